@@ -42,6 +42,7 @@ void Ndp::on_link_up(uint8_t port, Nanos now) {
     own.sends_left = own.state == AddressState::kTentative ? kDadProbes : kNdpAnnounceCount;
     own.deadline = now;
   }
+  trust_all(port);
   if (ports_[port].takes_routers && link_local_of(port)) solicit_routers(ports_[port], now);
 }
 
@@ -83,7 +84,8 @@ NeighbourHandled Ndp::on_solicitation(uint8_t port, const NdpArrival& arrival,
   }
   if (find_own(port, asker) != nullptr) return dropped(Drop::kNdpConflict);
   if (message.source_mac) {
-    cache.learn(port, asker, *message.source_mac, is_on_link(port, asker), now);
+    const bool may_add = is_on_link(port, asker);
+    if (cache.learn(port, asker, *message.source_mac, may_add, now)) trust(port, asker);
   }
   out.reply = advertisement_of(*own);
   out.reply->destination = message.source_mac.value_or(arrival.sender_mac);
@@ -103,10 +105,10 @@ NeighbourHandled Ndp::on_advertisement(uint8_t port, const NdpArrival& arrival,
   const Advertised said{message.target_mac, message.is_solicited, message.overrides};
   const auto heeded = cache.advertise(port, message.target, said, now);
   if (heeded == NeighbourCache::Heeded::kNoEntry) return dropped(Drop::kNdpNotForUs);
+  if (heeded != NeighbourCache::Heeded::kTaken) return {};
+  trust(port, message.target);
   // RFC 4861 7.2.5: a neighbour that is no longer a router is removed from the default routers.
-  if (heeded == NeighbourCache::Heeded::kTaken && !message.is_router) {
-    remove_router(port, message.target, now);
-  }
+  if (!message.is_router) remove_router(port, message.target, now);
   return {};
 }
 
@@ -117,48 +119,99 @@ NeighbourHandled Ndp::on_router(uint8_t port, const NdpArrival& arrival, Neighbo
   if (!ports_[port].takes_routers || find_own(port, router) != nullptr) {
     return dropped(Drop::kNdpNotForUs);
   }
-  if (message.source_mac) cache.learn(port, router, *message.source_mac, true, now);
+  if (message.source_mac && cache.learn(port, router, *message.source_mac, true, now)) {
+    trust(port, router);
+  }
   if (message.router_lifetime_s == 0) {
     remove_router(port, router, now);
   } else {
     ports_[port].solicit_at = kNever;  // RFC 4861 6.3.7: such an answer ends the questions
-    add_router({router, port, message.preference, now + seconds(message.router_lifetime_s)});
+    const Nanos expires_at = now + seconds(message.router_lifetime_s);
+    add_router({router, port, message.preference, expires_at});
   }
   return {};
 }
 
-void Ndp::add_router(const Router& router) {
-  for (Router& known : routers_) {
-    if (known.port != router.port || known.address != router.address) continue;
-    if (known.preference != router.preference) ++generation_;
-    known = router;
+/// A port whose places are taken replaces a router that does not answer, and no other.
+void Ndp::add_router(const Router& heard) {
+  if (Router* known = find_router(heard.port, heard.address)) {
+    if (known->preference != heard.preference) ++generation_;
+    known->preference = heard.preference;
+    known->expires_at = heard.expires_at;
     return;
   }
-  if (routers_.try_push(router)) ++generation_;
+  Router* worst = nullptr;
+  size_t count = 0;
+  for (Router& router : routers_) {
+    if (router.port != heard.port) continue;
+    ++count;
+    if (worst == nullptr || is_better(*worst, router)) worst = &router;
+  }
+  if (count < kRoutersPerPortMax) {
+    routers_.push(heard);
+  } else if (worst->suspicion != 0) {
+    *worst = heard;
+  } else {
+    return;
+  }
+  ++generation_;
 }
 
 void Ndp::remove_router(uint8_t port, const IpAddress& address, Nanos now) {
-  for (Router& known : routers_) {
-    if (known.port != port || known.address != address) continue;
-    known = routers_.back();
-    routers_.pop_back();
-    ++generation_;
-    // Another one may have come meanwhile, whose next advertisement is minutes away.
-    if (!default_router(port)) solicit_routers(ports_[port], now);
-    return;
+  Router* known = find_router(port, address);
+  if (known == nullptr) return;
+  *known = routers_.back();
+  routers_.pop_back();
+  ++generation_;
+  // Another one may have come meanwhile, whose next advertisement is minutes away.
+  if (!default_router(port)) solicit_routers(ports_[port], now);
+}
+
+void Ndp::suspect(uint8_t port, const IpAddress& address, Nanos now) {
+  Router* router = find_router(port, address);
+  if (router == nullptr) return;
+  router->suspicion = ++suspicions_;
+  ++generation_;
+  // All routers that are known may be gone, and another one may have come.
+  const bool is_asking = ports_[port].solicit_at != kNever;
+  if (best_router(port)->suspicion != 0 && !is_asking) solicit_routers(ports_[port], now);
+}
+
+/// A message of the neighbour has given its MAC, so it may answer again.
+void Ndp::trust(uint8_t port, const IpAddress& address) {
+  Router* router = find_router(port, address);
+  if (router == nullptr || router->suspicion == 0) return;
+  router->suspicion = 0;
+  ++generation_;
+}
+
+/// While a link is down no router answers, so what was found then does not count.
+void Ndp::trust_all(uint8_t port) {
+  for (const Router& router : routers_) {
+    if (router.port == port) trust(port, router.address);
   }
 }
 
-std::optional<IpAddress> Ndp::default_router(uint8_t port) const {
+/// RFC 4861 6.3.6: routers that may answer come first, and those that did not take turns: the one
+/// whose silence was noticed first is the next. RFC 4191 3.2: then the preference counts. Between
+/// equal routers the choice is deterministic and independent of the order of arrival.
+bool Ndp::is_better(const Router& a, const Router& b) {
+  if (a.suspicion != b.suspicion) return a.suspicion < b.suspicion;
+  if (a.preference != b.preference) return a.preference > b.preference;
+  return a.address < b.address;
+}
+
+const Ndp::Router* Ndp::best_router(uint8_t port) const {
   const Router* best = nullptr;
   for (const Router& router : routers_) {
     if (router.port != port) continue;
-    // Between equal routers the choice is deterministic and independent of the order of arrival.
-    const bool is_better =
-        best == nullptr || router.preference > best->preference ||
-        (router.preference == best->preference && router.address < best->address);
-    if (is_better) best = &router;
+    if (best == nullptr || is_better(router, *best)) best = &router;
   }
+  return best;
+}
+
+std::optional<IpAddress> Ndp::default_router(uint8_t port) const {
+  const Router* best = best_router(port);
   if (best == nullptr) return std::nullopt;
   return best->address;
 }
@@ -303,6 +356,13 @@ NeighbourOut Ndp::advertisement_of(const Own& own) const {
   message.target_mac = ports_[own.port].mac;
   message.overrides = true;
   return out_of(own.port, multicast_mac(kAllNodes), {{message.target, kAllNodes}, message});
+}
+
+Ndp::Router* Ndp::find_router(uint8_t port, const IpAddress& address) {
+  for (Router& router : routers_) {
+    if (router.port == port && router.address == address) return &router;
+  }
+  return nullptr;
 }
 
 Ndp::Own* Ndp::find_own(uint8_t port, const IpAddress& address) {

@@ -22,8 +22,9 @@ inline constexpr uint8_t kRouterSolicitsMax = 3;
 inline constexpr Nanos kRouterSolicitInterval = seconds(4);
 inline constexpr uint8_t kNdpAnnounceCount = 2;
 
-/// Default routers that are stored, of all ports together.
-inline constexpr size_t kRoutersMax = 16;
+/// Default routers that are stored of one port. Those that are heard on one port take no places of
+/// another's.
+inline constexpr size_t kRoutersPerPortMax = 4;
 
 /// RFC 4862 2: an address is tentative until duplicate address detection has found no other owner.
 enum class AddressState : uint8_t { kTentative, kUsable, kDuplicate };
@@ -88,6 +89,9 @@ class Ndp {
   std::span<const Own> addresses() const { return {own_.begin(), own_.size()}; }
   std::optional<IpAddress> default_router(uint8_t port) const;
   bool takes_routers(uint8_t port) const { return ports_[port].takes_routers; }
+  /// A neighbour on `port` answered no solicitation. If it is a router, others are preferred to it
+  /// until a message of its own gives its MAC.
+  void suspect(uint8_t port, const IpAddress& address, Nanos now);
   /// Changes whenever addresses(), their states or a default router changed.
   uint32_t generation() const { return generation_; }
 
@@ -105,6 +109,7 @@ class Ndp {
     uint8_t port = 0;
     wire::RouterPreference preference{};
     Nanos expires_at;
+    uint64_t suspicion = 0;  ///< 0: it may answer; else the number of the time when it did not
   };
 
   NeighbourHandled on_solicitation(uint8_t port, const NdpArrival& arrival, NeighbourCache& cache,
@@ -113,8 +118,13 @@ class Ndp {
                                     Nanos now);
   NeighbourHandled on_router(uint8_t port, const NdpArrival& arrival, NeighbourCache& cache,
                              Nanos now);
-  void add_router(const Router& router);
+  void add_router(const Router& heard);
   void remove_router(uint8_t port, const IpAddress& address, Nanos now);
+  void trust(uint8_t port, const IpAddress& address);
+  void trust_all(uint8_t port);
+  static bool is_better(const Router& a, const Router& b);
+  const Router* best_router(uint8_t port) const;
+  Router* find_router(uint8_t port, const IpAddress& address);
   Own* find_own(uint8_t port, const IpAddress& address);
   const Own* usable_for(uint8_t port, const IpAddress& peer) const;
   bool is_on_link(uint8_t port, const IpAddress& address) const;
@@ -131,7 +141,8 @@ class Ndp {
   uint32_t generation_ = 0;
   std::array<Port, kPortsMax> ports_{};
   BoundedVector<Own, size_t{kPortsMax} * kPortAddressesMax> own_;
-  BoundedVector<Router, kRoutersMax> routers_;
+  BoundedVector<Router, kPortsMax * kRoutersPerPortMax> routers_;
+  uint64_t suspicions_ = 0;
 };
 
 }  // namespace lyre::link

@@ -102,6 +102,7 @@ void NeighbourCache::forget(uint8_t port) {
 }
 
 void NeighbourCache::on_timer(Nanos now, SolicitList& out) {
+  lost_.clear();
   if (now < next_deadline_) return;
   next_deadline_ = kNever;
   for (uint8_t port = 0; port < kPortsMax; ++port) run_port(port, now, out);
@@ -112,7 +113,7 @@ void NeighbourCache::run_port(uint8_t port, Nanos now, SolicitList& out) {
   Nanos earliest{0};
   while (table.next_deadline() <= now) {
     if (step({port, table.first_due()}, now, out)) continue;
-    if (!out.full()) earliest = ports_[port].solicits.ready_at();
+    if (!out.full() && !lost_.full()) earliest = ports_[port].solicits.ready_at();
     break;
   }
   next_deadline_ = earlier(next_deadline_, later(table.next_deadline(), earliest));
@@ -169,7 +170,8 @@ void NeighbourCache::make_stale(Entry entry, Nanos now) {
   set_deadline(entry, now + kStaleHold);
 }
 
-/// Handles the entry's deadline. False: it must ask, and `out` is full or the rate is exceeded.
+/// Handles the entry's deadline. False: it stays due. It must ask, and `out` is full or the rate is
+/// exceeded; or it is lost, and the list of those is full.
 bool NeighbourCache::step(Entry entry, Nanos now, SolicitList& out) {
   Neighbour& due = at(entry);
   switch (due.state) {
@@ -199,6 +201,7 @@ bool NeighbourCache::step(Entry entry, Nanos now, SolicitList& out) {
       [[fallthrough]];
     case State::kIncomplete:
       if (due.tries < kSolicitsMax) return try_ask(entry, std::nullopt, now, out);
+      if (!lost_.try_push({entry.port, due.ip})) return false;
       due.state = State::kUnreachable;
       set_deadline(entry, now + kUnreachableHold);
       ++generation_;

@@ -19,6 +19,8 @@ inline constexpr uint8_t kPortsMax = 8;
 inline constexpr uint32_t kNeighboursDefault = 1024;
 /// Solicitations that one call of on_timer() can return.
 inline constexpr size_t kSolicitBurstMax = 32;
+/// Neighbours that one call of on_timer() can make unreachable.
+inline constexpr size_t kLostPerTimerMax = 32;
 
 /// Solicitations that one worker sends through one port: on average, and at once. Clouds drop the
 /// packets of an interface that asks more often; a subnet of a few hundred peers is resolved at
@@ -51,6 +53,13 @@ struct Solicit {
   std::optional<MacAddress> mac;
 };
 using SolicitList = BoundedVector<Solicit, kSolicitBurstMax>;
+
+/// A neighbour that answered no solicitation.
+struct LostNeighbour {
+  uint8_t port = 0;
+  IpAddress ip;
+};
+using LostList = BoundedVector<LostNeighbour, kLostPerTimerMax>;
 
 /// The contents of an advertisement: RFC 4861 4.4, or an ARP reply in the same terms.
 struct Advertised {
@@ -96,6 +105,8 @@ class NeighbourCache {
   /// Appends the solicitations that are due. Call when next_deadline() has passed; what does not
   /// fit into `out` stays due, what exceeds the rate becomes due again when the rate allows it.
   void on_timer(Nanos now, SolicitList& out);
+  /// The neighbours that the last on_timer() made unreachable.
+  const LostList& lost() const { return lost_; }
   Nanos next_deadline() const { return next_deadline_; }
 
   /// For tools. REQUIRES: port < kPortsMax.
@@ -136,6 +147,7 @@ class NeighbourCache {
   uint64_t draws_ = 0;
   uint32_t generation_ = 0;
   Nanos next_deadline_ = kNever;  ///< at or before the earliest time at which on_timer() can act
+  LostList lost_;
   std::vector<PortNeighbours> ports_;  ///< kPortsMax of them
 };
 

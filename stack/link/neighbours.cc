@@ -73,18 +73,22 @@ void Neighbours::on_timer(Nanos now, NeighbourOutList& out) {
   mld_.on_timer(ndp_, now, out);
   ndp_.on_timer(now, out);
   follow_ndp(now);
-  if (out.empty()) {
-    SolicitList asked;
-    cache_.on_timer(now, asked);
-    for (const Solicit& each : asked) {
-      if (each.ip.is_v4()) {
-        out.push(arp_.request(each));
-      } else if (const auto question = ndp_.solicitation(each)) {
-        out.push(*question);
-      }
+  if (out.empty()) ask_neighbours(now, out);
+  find_deadline();
+}
+
+/// REQUIRES: `out` is empty.
+void Neighbours::ask_neighbours(Nanos now, NeighbourOutList& out) {
+  SolicitList asked;
+  cache_.on_timer(now, asked);
+  for (const Solicit& each : asked) {
+    if (each.ip.is_v4()) {
+      out.push(arp_.request(each));
+    } else if (const auto question = ndp_.solicitation(each)) {
+      out.push(*question);
     }
   }
-  find_deadline();
+  for (const LostNeighbour& lost : cache_.lost()) ndp_.suspect(lost.port, lost.ip, now);
 }
 
 std::optional<NeighbourOut> Neighbours::announcement(uint8_t port) const {

@@ -53,6 +53,7 @@ class Neighbours {
  private:
   void find_deadline();
   void follow_ndp(Nanos now);
+  void ask_neighbours(Nanos now, NeighbourOutList& out);
 
   NeighbourCache cache_;
   Arp arp_;

@@ -73,6 +73,11 @@ class NdpTest : public testing::Test {
     message.preference = preference;
     return receive(mac, link_local_address(mac), kAllNodes, message);
   }
+  /// Packets go to the default router, which answers nothing.
+  void lose_router() {
+    table_.resolve(0, *table_.ndp().default_router(0), now_);
+    pass(kFirstProbeDelay + kRetransmitTime * (2 * kSolicitsMax));
+  }
   AddressState state_of(const IpAddress& address) const {
     for (const Ndp::Own& own : table_.ndp().addresses()) {
       if (own.address.address == address) return own.state;
@@ -320,6 +325,94 @@ TEST_F(NdpTest, TheBetterRouterIsChosen) {
   advertise_router(kPeerMac, 0);
   EXPECT_EQ(table_.ndp().default_router(0), kOtherRouter) << "lifetime 0: no default router";
   EXPECT_FALSE(table_.ndp().default_router(1));
+}
+
+TEST_F(NdpTest, ARouterThatDoesNotAnswerGivesWayToOneThatMay) {
+  // RFC 4861 6.3.6.
+  settle();
+  advertise_router(kPeerMac, 9000);
+  advertise_router(kOtherMac, 9000);
+  ASSERT_EQ(table_.ndp().default_router(0), kRouter);
+  const uint32_t before = table_.ndp().generation();
+  lose_router();
+  EXPECT_EQ(table_.ndp().default_router(0), kOtherRouter);
+  EXPECT_NE(table_.ndp().generation(), before) << "the worker's routes follow";
+  advertise_router(kPeerMac, 9000);
+  EXPECT_EQ(table_.ndp().default_router(0), kRouter) << "its message gave its MAC";
+}
+
+TEST_F(NdpTest, RoutersThatDoNotAnswerTakeTurns) {
+  // RFC 4861 6.3.6.
+  settle();
+  advertise_router(kPeerMac, 9000);
+  advertise_router(kOtherMac, 9000);
+  for (const IpAddress& next : {kOtherRouter, kRouter, kOtherRouter, kRouter}) {
+    lose_router();
+    EXPECT_EQ(table_.ndp().default_router(0), next);
+  }
+  table_.resolve(0, kOtherRouter, now_);
+  run();
+  NdpMessage answer = message_of(NdpType::kNeighbourAdvertisement, kOtherRouter, kOtherMac);
+  answer.is_solicited = answer.overrides = answer.is_router = true;
+  receive(kOtherMac, kOtherRouter, kOwnLinkLocal, answer);
+  EXPECT_EQ(table_.ndp().default_router(0), kOtherRouter) << "it answers";
+}
+
+TEST_F(NdpTest, APreferenceDoesNotMakeUpForSilence) {
+  // RFC 4191 3.2: a router that cannot be reached is not chosen for its preference.
+  settle();
+  advertise_router(kPeerMac, 9000);
+  advertise_router(kOtherMac, 65535, wire::RouterPreference::kHigh);
+  ASSERT_EQ(table_.ndp().default_router(0), kOtherRouter);
+  lose_router();
+  EXPECT_EQ(table_.ndp().default_router(0), kRouter);
+  NdpMessage again = message_of(NdpType::kRouterAdvertisement, IpAddress{});
+  again.router_lifetime_s = 65535;
+  again.preference = wire::RouterPreference::kHigh;
+  receive(kOtherMac, kOtherRouter, kAllNodes, again);
+  EXPECT_EQ(table_.ndp().default_router(0), kRouter) << "it gave no MAC";
+}
+
+TEST_F(NdpTest, WhileALinkIsDownNoRouterIsToBlame) {
+  settle();
+  advertise_router(kPeerMac, 9000);
+  advertise_router(kOtherMac, 9000);
+  lose_router();
+  table_.on_link_up(0, now_);
+  EXPECT_EQ(table_.ndp().default_router(0), kRouter);
+}
+
+TEST_F(NdpTest, AsksForRoutersWhenNoneAnswers) {
+  settle();
+  advertise_router(kPeerMac, 9000);
+  int asked = 0;
+  table_.resolve(0, kRouter, now_);
+  for (const NeighbourOut& sent : pass(seconds(12))) {
+    asked += sent.ndp.message.type == NdpType::kRouterSolicitation;
+  }
+  EXPECT_GT(asked, 0);
+  EXPECT_EQ(table_.ndp().default_router(0), kRouter) << "there is no other";
+}
+
+TEST_F(NdpTest, RoutersOfOnePortTakeNoPlacesOfAnothers) {
+  table_.set_port(1, {kOwnMac, kAddresses, true}, now_);
+  for (uint8_t i = 0; i < 16; ++i) advertise_router({{2, 0, 0, 0, 1, i}}, 65535);
+  NdpMessage message = message_of(NdpType::kRouterAdvertisement, IpAddress{}, kPeerMac);
+  message.router_lifetime_s = 100;
+  table_.handle_ndp(1, {kPeerMac, {{kRouter, kAllNodes}, message}}, now_);
+  EXPECT_EQ(table_.ndp().default_router(1), kRouter);
+}
+
+TEST_F(NdpTest, ANewRouterReplacesOneThatDoesNotAnswer) {
+  settle();
+  for (uint8_t i = 0; i < kRoutersPerPortMax; ++i) {
+    advertise_router({{2, 0, 0, 0, 1, i}}, 65535);
+  }
+  advertise_router(kPeerMac, 9000, wire::RouterPreference::kHigh);
+  EXPECT_NE(table_.ndp().default_router(0), kRouter) << "all places are taken";
+  lose_router();
+  advertise_router(kPeerMac, 9000, wire::RouterPreference::kHigh);
+  EXPECT_EQ(table_.ndp().default_router(0), kRouter);
 }
 
 TEST_F(NdpTest, ARouterThatBecameAHostIsForgotten) {

@@ -189,6 +189,24 @@ TEST_F(NeighbourCacheTest, AFloodDoesNotEvictWhatIsInUse) {
   EXPECT_EQ(resolve().mac, kPeerMac);
 }
 
+TEST_F(NeighbourCacheTest, NamesEachNeighbourThatAnsweredNothing) {
+  constexpr uint32_t kHosts = kLostPerTimerMax + 8;
+  for (uint32_t i = 0; i < kHosts; ++i) cache_.resolve(0, host(i), now_);
+  std::set<IpAddress> lost;
+  for (int tries = 0; tries <= kSolicitsMax; ++tries) {
+    EXPECT_TRUE(lost.empty());
+    while (cache_.next_deadline() <= now_) {
+      run();
+      for (const LostNeighbour& each : cache_.lost()) lost.insert(each.ip);
+    }
+    now_ += kRetransmitTime;
+  }
+  EXPECT_EQ(lost.size(), kHosts);
+  EXPECT_EQ(cache_.resolve(0, host(0), now_).answer, Answer::kUnreachable);
+  run();
+  EXPECT_TRUE(cache_.lost().empty()) << "each is named once";
+}
+
 /// Ports with `peers` hosts each, to all of which something is sent in every turn. Each question is
 /// answered at once.
 class LargeSubnets {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "stack/base/ipv6_address.h"
 #include "tests/unit/stack/worker/worker_parts.h"
 
 namespace lyre::worker {
@@ -41,6 +42,70 @@ TEST_F(TransmissionTest, EachSessionHasItsTurn) {
   for (uint32_t i = 0; i < kConnectionsMax; ++i) open();
   EXPECT_EQ(transmission.transmit(), size_t{kConnectionsMax});
   EXPECT_EQ(take_frames().size(), size_t{kConnectionsMax});
+}
+
+/// A second port, with an address of IPv6, has learned two routers.
+class LearnedRouters : public TransmissionTest {
+ protected:
+  static constexpr MacAddress kFirstMac{{2, 0, 0, 0, 0, 0x11}};
+  static constexpr MacAddress kSecondMac{{2, 0, 0, 0, 0, 0x12}};
+  static constexpr IpAddress kOwn6{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+  static constexpr IpAddress kFar6{{0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
+
+  LearnedRouters() {
+    neighbourhood.add_port({.io = &second_link.add_queue(0, memory, 1),
+                            .addresses = {{kOwn6, 64}},
+                            .has_verified_addresses = true,
+                            .takes_routers = true,
+                            .mtu_bytes = 1500});
+    neighbourhood.update_routes();
+    for (const MacAddress& mac : {kFirstMac, kSecondMac}) {
+      wire::NdpMessage message;
+      message.type = wire::NdpType::kRouterAdvertisement;
+      message.source_mac = mac;
+      message.router_lifetime_s = 9000;
+      neighbourhood.on_ndp(1, {mac, {{link_local_address(mac), kAllNodes}, message}});
+    }
+  }
+  uint32_t open_far() {
+    uint32_t conn = UINT32_MAX;
+    EXPECT_EQ(lifecycle.open(kContext, {}, {kFar6, 80}, 0, conn), channel::EndStatus::kOk);
+    return conn;
+  }
+  void pass(Nanos span) {
+    const Nanos end = state.now + span;
+    while (state.neighbours.next_deadline() <= end) {
+      state.now = later(state.now, state.neighbours.next_deadline());
+      neighbourhood.run_timers();
+      second_link.advance(state.now);
+    }
+    state.now = end;
+  }
+  /// The first router, which was used, answers nothing.
+  void lose_first() {
+    pass(link::kFirstProbeDelay + link::kRetransmitTime * (2 * link::kSolicitsMax));
+  }
+
+  io::sim::Link second_link{{}};
+};
+
+TEST_F(LearnedRouters, ASessionLeavesTheOneThatDoesNotAnswer) {
+  const uint32_t conn = open_far();
+  EXPECT_EQ(transmission.transmit(), 1u);
+  ASSERT_EQ(state.session(conn).next_hop, link_local_address(kFirstMac));
+  lose_first();
+  state.transmit_queue.schedule(conn);
+  transmission.transmit();
+  EXPECT_EQ(state.session(conn).next_hop, link_local_address(kSecondMac));
+  EXPECT_TRUE(state.engine.is_open(conn));
+}
+
+TEST_F(LearnedRouters, AnOpenGoesThroughTheOneThatMayAnswer) {
+  state.neighbours.resolve(1, link_local_address(kFirstMac), state.now);
+  lose_first();
+  const uint32_t conn = open_far();
+  EXPECT_EQ(transmission.transmit(), 1u);
+  EXPECT_EQ(state.session(conn).next_hop, link_local_address(kSecondMac));
 }
 
 class FullPort : public WorkerParts {
