@@ -125,7 +125,7 @@ NeighbourHandled Ndp::on_router(uint8_t port, const NdpArrival& arrival, Neighbo
   if (message.router_lifetime_s == 0) {
     remove_router(port, router, now);
   } else {
-    ports_[port].solicit_at = kNever;  // RFC 4861 6.3.7: such an answer ends the questions
+    ports_[port].solicit_at = kNever;  // RFC 7559 2.1: such an answer ends the solicitations
     const Nanos expires_at = now + seconds(message.router_lifetime_s);
     add_router({router, port, message.preference, expires_at});
   }
@@ -302,14 +302,21 @@ void Ndp::step(Own& own, Nanos now, NeighbourOutList& out) {
 }
 
 void Ndp::solicit_routers(Port& port, Nanos now) {
-  port.solicits_left = kRouterSolicitsMax;
+  port.solicit_interval = kRouterSolicitInterval;
   port.solicit_at = now;
+}
+
+/// RFC 7559 2: within a tenth, so that hosts do not ask in step.
+Nanos Ndp::randomised(Nanos interval) {
+  Rng rng(seed_ ^ ++draws_);
+  const auto spread = static_cast<uint64_t>((interval / 5).value);
+  return interval - interval / 10 + nanos(static_cast<int64_t>(rng.below(spread)));
 }
 
 void Ndp::step_port(uint8_t index, Nanos now, NeighbourOutList& out) {
   Port& port = ports_[index];
   const Own* from = usable_for(index, kAllRouters);
-  if (from == nullptr || port.solicits_left == 0) {
+  if (from == nullptr) {
     port.solicit_at = kNever;
     return;
   }
@@ -318,8 +325,8 @@ void Ndp::step_port(uint8_t index, Nanos now, NeighbourOutList& out) {
   message.source_mac = port.mac;
   const NdpPacket packet{{from->address.address, kAllRouters}, message};
   if (!out.try_push(out_of(index, multicast_mac(kAllRouters), packet))) return;
-  --port.solicits_left;
-  port.solicit_at = now + kRouterSolicitInterval;
+  port.solicit_at = now + randomised(port.solicit_interval);
+  port.solicit_interval = earlier(port.solicit_interval * 2, kRouterSolicitIntervalMax);
 }
 
 void Ndp::step_routers(Nanos now) {

@@ -15,11 +15,13 @@ namespace lyre::link {
 
 /// RFC 4862 5.1: DupAddrDetectTransmits.
 inline constexpr uint8_t kDadProbes = 1;
-/// RFC 4861 10: MAX_RTR_SOLICITATION_DELAY, MAX_RTR_SOLICITATIONS, RTR_SOLICITATION_INTERVAL,
-/// MAX_NEIGHBOR_ADVERTISEMENT (this host sends fewer).
+/// RFC 4861 10: MAX_RTR_SOLICITATION_DELAY, RTR_SOLICITATION_INTERVAL, MAX_NEIGHBOR_ADVERTISEMENT
+/// (this host sends fewer).
 inline constexpr Nanos kFirstSolicitDelayMax = seconds(1);
-inline constexpr uint8_t kRouterSolicitsMax = 3;
 inline constexpr Nanos kRouterSolicitInterval = seconds(4);
+/// RFC 7559 2: the interval doubles up to this, and the number of solicitations has no limit. Each
+/// interval is up to a tenth longer or shorter.
+inline constexpr Nanos kRouterSolicitIntervalMax = seconds(3600);
 inline constexpr uint8_t kNdpAnnounceCount = 2;
 
 /// Default routers that are stored of one port. Those that are heard on one port take no places of
@@ -101,7 +103,7 @@ class Ndp {
     bool is_settled = true;
     bool has_usable = false;
     MacAddress mac;
-    uint8_t solicits_left = 0;
+    Nanos solicit_interval = kRouterSolicitInterval;  ///< after the next router solicitation
     Nanos solicit_at = kNever;
   };
   struct Router {
@@ -132,12 +134,14 @@ class Ndp {
   void look_at_states();
   void step(Own& own, Nanos now, NeighbourOutList& out);
   static void solicit_routers(Port& port, Nanos now);
+  Nanos randomised(Nanos interval);
   void step_port(uint8_t index, Nanos now, NeighbourOutList& out);
   void step_routers(Nanos now);
   NeighbourOut probe_of(const Own& own) const;
   NeighbourOut advertisement_of(const Own& own) const;
 
   uint64_t seed_;
+  uint64_t draws_ = 0;
   uint32_t generation_ = 0;
   std::array<Port, kPortsMax> ports_{};
   BoundedVector<Own, size_t{kPortsMax} * kPortAddressesMax> own_;
