@@ -63,6 +63,12 @@ struct PacketBuf {
     length += count;
     return data;
   }
+  /// Cuts `count` bytes off the front. REQUIRES: count <= length.
+  void pop_front(uint16_t count) {
+    data += count;
+    headroom = static_cast<uint16_t>(headroom + count);
+    length -= count;
+  }
 };
 
 }  // namespace lyre::io

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "stack/base/mac_address.h"
 #include "stack/io/packet.h"
@@ -16,6 +17,15 @@ struct FrameAddresses {
   MacAddress source;
   MacAddress destination;
 };
+
+/// Removes a tag that only gives a priority from a received frame. False: it has none.
+/// Every packet that is parsed passes here.
+inline bool remove_priority_tag(io::PacketBuf& packet) {
+  if (!wire::is_priority_tagged(packet.bytes())) return false;
+  std::memmove(packet.data + wire::kVlanTagBytes, packet.data, 12);  // both addresses
+  packet.pop_front(wire::kVlanTagBytes);
+  return true;
+}
 
 /// Prepends an Ethernet header to `packet`.
 /// REQUIRES: kEthernetHeaderBytes of headroom.

@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "stack/wire/bytes.h"
-
 namespace lyre::wire {
 
 std::optional<EthernetHeader> parse_ethernet(std::span<const uint8_t> frame, Drop& drop) {

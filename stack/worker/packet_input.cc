@@ -1,11 +1,13 @@
 #include "stack/worker/packet_input.h"
 
 #include "stack/io/packet_io.h"
+#include "stack/link/framing.h"
 
 namespace lyre::worker {
 
 void PacketInput::on_packet(io::PacketBuf* packet, ip::Origin origin, Redirect redirection) {
   if (parts_.segments.try_append_unparsed(*packet)) return;
+  if (link::remove_priority_tag(*packet) && parts_.segments.try_append_unparsed(*packet)) return;
   if (classify(packet, origin, redirection) == PacketFate::kUnused) {
     io::release_chain(state_.memory, packet);
   }

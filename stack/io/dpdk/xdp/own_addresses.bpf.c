@@ -29,6 +29,12 @@ struct {
 
 const volatile struct lyre_own_addresses own = {.mark = LYRE_OWN_ADDRESSES_MARK};
 
+/* An IEEE 802.1Q tag, after the type of the frame that says so. */
+struct vlan_tag {
+  __be16 priority_and_id;
+  __be16 proto;
+};
+
 /* An ARP packet for IPv4 over Ethernet (RFC 826). */
 struct arp_ipv4 {
   __u8 header[8];
@@ -75,23 +81,32 @@ static __always_inline int is_for_own_ipv6(const struct ipv6hdr* ip, const void*
   return is_own_ipv6(&message->target);
 }
 
-static __always_inline int is_for_own(const void* packet, const void* end) {
-  const struct ethhdr* frame = packet;
-  if ((const void*)(frame + 1) > end) return 0;
-  const void* rest = frame + 1;
-  if (frame->h_proto == bpf_htons(ETH_P_IP)) {
+static __always_inline int is_rest_for_own(__be16 proto, const void* rest, const void* end) {
+  if (proto == bpf_htons(ETH_P_IP)) {
     const struct iphdr* ip = rest;
     return (const void*)(ip + 1) <= end && is_own_ipv4(ip->daddr);
   }
-  if (frame->h_proto == bpf_htons(ETH_P_IPV6)) {
+  if (proto == bpf_htons(ETH_P_IPV6)) {
     const struct ipv6hdr* ip = rest;
     return (const void*)(ip + 1) <= end && is_for_own_ipv6(ip, end);
   }
-  if (frame->h_proto == bpf_htons(ETH_P_ARP)) {
+  if (proto == bpf_htons(ETH_P_ARP)) {
     const struct arp_ipv4* arp = rest;
     return (const void*)(arp + 1) <= end && (is_own_ipv4(arp->target) || is_own_ipv4(arp->sender));
   }
   return 0;
+}
+
+/* A tag with VLAN ID 0 only gives a priority. */
+static __always_inline int is_for_own(const void* packet, const void* end) {
+  const struct ethhdr* frame = packet;
+  if ((const void*)(frame + 1) > end) return 0;
+  if (frame->h_proto != bpf_htons(ETH_P_8021Q)) {
+    return is_rest_for_own(frame->h_proto, frame + 1, end);
+  }
+  const struct vlan_tag* tag = (const void*)(frame + 1);
+  if ((const void*)(tag + 1) > end || (tag->priority_and_id & bpf_htons(0x0fff)) != 0) return 0;
+  return is_rest_for_own(tag->proto, tag + 1, end);
 }
 
 SEC("xdp")

@@ -13,6 +13,14 @@ namespace {
 
 class PacketInputTest : public ConnectedParts {
  protected:
+  /// With an IEEE 802.1Q tag.
+  static Frame tagged(Frame frame, uint16_t tci) {
+    uint8_t tag[wire::kVlanTagBytes];
+    wire::write_be16(tag, wire::kEtherTypeVlan);
+    wire::write_be16(tag + 2, tci);
+    frame.insert(frame.begin() + 12, tag, tag + sizeof tag);
+    return frame;
+  }
   uint64_t all_drops() const {
     uint64_t sum = 0;
     for (size_t i = 0; i < kDropCount; ++i) sum += drops(static_cast<Drop>(i));
@@ -33,6 +41,25 @@ TEST_F(PacketInputTest, ASegmentOfAConnectionKeepsItsPacket) {
   receive_text(0, 600);
   EXPECT_EQ(memory.rx_slots_free(), free_before - 1);
   EXPECT_EQ(all_drops(), 0u);
+}
+
+TEST_F(PacketInputTest, ATagThatOnlyGivesAPriorityIsIgnored) {
+  const uint64_t before = stats.tcp_segments_in.get();
+  for (const uint32_t offset : {0u, 600u}) {
+    const Frame frame = ip::tcp_frame(segment(conn, offset, 600));
+    input.on_packet(packet_of(tagged(frame, 0xe000)), ip::Origin::kWire, Redirect::kNo);
+  }
+  segment_input.deliver_merged();
+  EXPECT_EQ(stats.tcp_segments_in.get(), before + 2);
+  EXPECT_EQ(memory.rx_slots_free(), free_before - 2);
+  EXPECT_EQ(all_drops(), 0u);
+}
+
+TEST_F(PacketInputTest, AFrameOfAVlanIsNotOurs) {
+  receive(tagged(ip::tcp_frame(segment(conn, 0, 600)), 5));
+  EXPECT_EQ(drops(Drop::kEthUnknownType), 1u);
+  EXPECT_EQ(all_drops(), 1u);
+  EXPECT_EQ(memory.rx_slots_free(), free_before);
 }
 
 TEST_F(PacketInputTest, ASegmentOfNoConnectionIsAnsweredAndItsPacketReleased) {
