@@ -1,5 +1,6 @@
 #include "machine/nic_guard.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <regex>
 #include <sstream>
@@ -53,8 +54,16 @@ std::vector<Loss> NicGuard::needed_interfaces() const {
 
 std::set<std::string> NicGuard::default_route_interfaces() const {
   std::set<std::string> names;
-  for (const Route& route : routes(roots_)) {
-    if (is_default(route)) names.insert(route.interface);
+  for (const bool is_of_v4 : {true, false}) {
+    uint32_t lowest = UINT32_MAX;
+    std::set<std::string> best;
+    for (const Route& route : routes(roots_)) {
+      if (!is_default(route) || is_v4(route) != is_of_v4 || route.metric > lowest) continue;
+      if (route.metric < lowest) best.clear();
+      lowest = route.metric;
+      best.insert(route.interface);
+    }
+    names.merge(best);
   }
   return names;
 }

@@ -30,6 +30,7 @@ class NicGuard {
 
  private:
   std::vector<Loss> needed_interfaces() const;
+  /// Those whose default route the kernel uses: the lowest metric of its family.
   std::set<std::string> default_route_interfaces() const;
   std::set<std::string> with_lower_interfaces(std::set<std::string> names) const;
   bool lies_on(const std::string& interface, const std::string& device_name) const;

@@ -38,6 +38,12 @@ bool is_default(const Route& route) {
   return route.bits == 0 || (route.bits == kMappedBits && route.network == mapped(0));
 }
 
+bool is_v4(const Route& route) {
+  return std::equal(route.network.begin(), route.network.begin() + kMappedBits / 8,
+                    mapped(0).begin()) &&
+         route.bits >= kMappedBits;
+}
+
 bool has_gateway(const Route& route) {
   return route.gateway != Address{} && route.gateway != mapped(0);
 }
@@ -60,16 +66,20 @@ bool is_in(const Address& address, const Route& route) {
 std::vector<Route> routes(const Roots& roots) {
   std::vector<Route> out;
   for (const std::string& line : lines(roots.proc + "/net/route")) {
-    const auto parts = words(line);  // name, destination, gateway, flags, ..., mask at 7
+    // Name, destination, gateway, flags, ..., metric at 6 (decimal), mask at 7.
+    const auto parts = words(line);
     if (parts.size() < 8 || (hex(parts[3]) & kRouteUp) == 0) continue;
     const auto bits = static_cast<uint32_t>(__builtin_popcount(hex(parts[7])));
-    out.push_back({mapped(hex(parts[1])), kMappedBits + bits, parts[0], mapped(hex(parts[2]))});
+    const auto metric = static_cast<uint32_t>(std::strtoul(parts[6].c_str(), nullptr, 10));
+    out.push_back(
+        {mapped(hex(parts[1])), kMappedBits + bits, parts[0], mapped(hex(parts[2])), metric});
   }
   for (const std::string& line : lines(roots.proc + "/net/ipv6_route")) {
-    const auto parts = words(line);  // destination, its bits, ..., gateway at 4, flags at 8, name
+    // Destination, its bits, ..., gateway at 4, metric, ..., flags at 8, name.
+    const auto parts = words(line);
     if (parts.size() < 10 || (hex(parts[8]) & kRouteUp) == 0 || parts[9] == "lo") continue;
-    out.push_back(
-        {address_of_route(parts[0]), hex(parts[1]), parts[9], address_of_route(parts[4])});
+    out.push_back({address_of_route(parts[0]), hex(parts[1]), parts[9], address_of_route(parts[4]),
+                   hex(parts[5])});
   }
   return out;
 }

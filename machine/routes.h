@@ -18,13 +18,15 @@ struct Route {
   Address network{};
   uint32_t bits = 0;  ///< of 128
   std::string interface;
-  Address gateway{};  ///< unspecified (of the route's family): none
+  Address gateway{};    ///< unspecified (of the route's family): none
+  uint32_t metric = 0;  ///< of several routes to a network the kernel uses the one with the lowest
 };
 
 /// All routes of both families, without IPv6 ones to the loopback interface.
 std::vector<Route> routes(const Roots& roots);
 /// True for a route to everything, of either family.
 bool is_default(const Route& route);
+bool is_v4(const Route& route);
 bool has_gateway(const Route& route);
 bool is_in(const Address& address, const Route& route);
 

@@ -59,6 +59,35 @@ TEST_F(NicGuardTest, FindsTheNicBelowABridge) {
 
 TEST_F(NicGuardTest, KnowsTheIpv6DefaultRouteToo) { EXPECT_EQ(lost("0000:00:05.0"), "eth2"); }
 
+// As clouds configure a second NIC: a default route of its own, which the kernel does not use.
+TEST_F(NicGuardTest, LetsADefaultRouteOfAWorseMetricGo) {
+  std::ofstream(root_ / "proc/net/route")
+      << "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\n"
+         "eth1\t00000000\t0100000B\t0003\t0\t0\t1024\t00000000\n"
+         "eth0\t00000000\t0100000A\t0003\t0\t0\t512\t00000000\n";
+  EXPECT_EQ(lost("0000:00:03.0"), "eth0");
+  EXPECT_EQ(lost("0000:00:04.0"), std::nullopt);
+  EXPECT_EQ(lost("0000:00:05.0"), "eth2") << "the only default route of IPv6";
+}
+
+TEST_F(NicGuardTest, GuardsAllDefaultRoutesOfTheLowestMetric) {
+  const std::string any = "00000000000000000000000000000000 00 ";
+  const auto line = [&any](const std::string& metric, const std::string& interface) {
+    return any + any + "fe800000000000000000000000000001 " + metric +
+           " 00000001 00000000 00000003 " + interface + "\n";
+  };
+  const auto write = [&](const std::string& of_eth1, const std::string& of_eth2) {
+    std::ofstream(root_ / "proc/net/ipv6_route") << line(of_eth1, "eth1") << line(of_eth2, "eth2");
+  };
+  write("00000400", "00000400");
+  EXPECT_EQ(lost("0000:00:04.0"), "eth1");
+  EXPECT_EQ(lost("0000:00:05.0"), "eth2");
+  write("00000400", "000003ff");
+  EXPECT_EQ(lost("0000:00:04.0"), std::nullopt);
+  EXPECT_EQ(lost("0000:00:05.0"), "eth2");
+  EXPECT_EQ(lost("0000:00:03.0"), "eth0") << "that of IPv4 is of another family";
+}
+
 TEST_F(NicGuardTest, LetsOthersGo) {
   EXPECT_EQ(lost("0000:00:04.0"), std::nullopt);
   EXPECT_EQ(lost("0000:00:10.0"), std::nullopt);

@@ -114,6 +114,19 @@ TEST_F(NicTest, ThePortSectionHasTheRouterOfTheKernel) {
               HasSubstr("address = \"10.0.2.5/32\"\ngateway = \"10.0.2.1\"\n"));
 }
 
+// Its default route is not the one that the kernel uses.
+TEST_F(NicTest, ASecondDefaultRouteIsNoObstacleAndGivesTheRouter) {
+  tree_.write("proc/net/route",
+              "Iface Destination Gateway Flags RefCnt Use Metric Mask\n"
+              "eth0 00000000 0100000A 0003 0 0 512 00000000\n"
+              "eth1 00000000 0102000A 0003 0 0 1024 00000000\n");
+  states_ = nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
+  EXPECT_EQ(nic_named(states_, "eth0").needed_for, "this machine's default route");
+  EXPECT_EQ(nic_named(states_, "eth1").needed_for, "");
+  EXPECT_THAT(bind_command(states_, {.name = "eth1", .driver = ""}), Contains("0000:00:05.0"));
+  EXPECT_THAT(gateways_of({"eth1"}, {"10.0.2.5/24"}, tree_.roots()), ElementsAre("10.0.2.1"));
+}
+
 TEST_F(NicTest, AnInterfaceHasTheAddressesOfTheKernel) {
   EXPECT_THAT(interface_use({"lo"}).addresses, Contains("127.0.0.1/8"));
   EXPECT_THAT(interface_use({"nothing0"}).addresses, IsEmpty());
