@@ -127,7 +127,9 @@ void add_client_options(CLI::App& command, ClientFlags& flags) {
   command.add_option("--count", flags.count, "Ping-pong: round trips")
       ->check(count_between(1, 100'000'000))
       ->capture_default_str();
-  command.add_option("--interval", flags.interval_s, "Ping-pong: seconds between round trips")
+  command
+      .add_option("--interval", flags.interval_s,
+                  "Ping-pong: seconds between round trips, rounded up to milliseconds")
       ->check(seconds_between(0, 60));
   command.add_option("--sessions", flags.sessions, "Sessions at the same time")
       ->check(count_between(1, 4096))

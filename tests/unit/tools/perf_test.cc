@@ -177,6 +177,41 @@ TEST(Perf, PingPongMeasuresEachRoundTrip) {
   EXPECT_EQ(5000u, server.received.bytes);
 }
 
+TEST(Perf, APingPongWaitsForItsNextRoundTripOnly) {
+  Pipe pipe;
+  Plan plan;
+  plan.kind = Kind::kPingPong;
+  plan.message_bytes = 100;
+  plan.count = 2;
+  plan.interval_ns = 3'600'000'000'000;  // longer than this test takes
+  Conversation client(std::make_unique<PipeStream>(pipe.to_server, pipe.to_client, 701), plan);
+  Conversation server(std::make_unique<PipeStream>(pipe.to_client, pipe.to_server, 13),
+                      std::nullopt);
+  const int64_t begin = now_ns();
+  EXPECT_EQ(client.due_ns(), 0);
+  for (int i = 0; i < 1000 && client.progress().round_trips == 0; ++i) {
+    EXPECT_EQ(client.due_ns(), 0) << "it waits for an event";
+    client.step(begin);
+    server.step(begin);
+  }
+  ASSERT_EQ(client.progress().round_trips, 1u);
+  EXPECT_GE(client.due_ns(), begin + plan.interval_ns);
+  EXPECT_EQ(server.due_ns(), 0);
+  EXPECT_FALSE(client.step(client.due_ns() - 1));
+  client.step(client.due_ns());
+  EXPECT_EQ(client.due_ns(), 0) << "the second one is under way";
+}
+
+TEST(Perf, WaitsUntilTheNextStepIsDue) {
+  constexpr int64_t kMs = 1'000'000;
+  EXPECT_EQ(wait_ms(0, 7), kWaitMs);
+  EXPECT_EQ(wait_ms(7, 7), kWaitMs) << "it was due and found no room";
+  EXPECT_EQ(wait_ms(7 + 10 * kMs, 7), 10);
+  EXPECT_EQ(wait_ms(8 + 10 * kMs, 7), 11);
+  EXPECT_EQ(wait_ms(7 + 1, 7), 1);
+  EXPECT_EQ(wait_ms(7 + 3'600'000 * kMs, 7), kWaitMs);
+}
+
 TEST(Perf, WhatATransportDidNotTakeAtOnceIsOfferedAgain) {
   Pipe pipe;
   Plan plan;

@@ -19,8 +19,7 @@ namespace {
 using Conversations = std::vector<std::unique_ptr<Conversation>>;
 
 /// Steps each conversation once. False when none of them had work.
-bool step_all(Conversations& conversations, Turns& turns) {
-  const int64_t now = now_ns();
+bool step_all(Conversations& conversations, Turns& turns, int64_t now) {
   bool has_worked = false;
   turns.next_round(conversations.size(), [&](size_t index) {
     Conversation& conversation = *conversations[index];
@@ -31,6 +30,16 @@ bool step_all(Conversations& conversations, Turns& turns) {
     }
   });
   return has_worked;
+}
+
+/// The first time at which one of them has work without an event. 0: none has.
+int64_t next_due_ns(const Conversations& conversations, int64_t now) {
+  int64_t next = 0;
+  for (const auto& conversation : conversations) {
+    const int64_t due = conversation->due_ns();
+    if (due > now && (next == 0 || due < next)) next = due;
+  }
+  return next;
 }
 
 std::vector<Result> results_of(const Conversations& conversations) {
@@ -93,13 +102,22 @@ void run(Network& network, Conversations& conversations, const ClientOptions& op
   Turns turns;
   const auto is_over = [](const auto& conversation) { return conversation->is_over(); };
   while (!std::all_of(conversations.begin(), conversations.end(), is_over)) {
-    const bool has_worked = step_all(conversations, turns);
+    const int64_t now = now_ns();
+    const bool has_worked = step_all(conversations, turns, now);
     monitor.look(conversations);
-    network.wait(has_worked ? 0 : kWaitMs);
+    network.wait(has_worked ? 0 : wait_ms(next_due_ns(conversations, now), now));
   }
 }
 
 }  // namespace
+
+int wait_ms(int64_t due_ns, int64_t stepped_ns) {
+  constexpr int64_t kNsPerMs = 1'000'000;
+  // What was due at the step, and not done, waits for room in the stream: an event.
+  if (due_ns <= stepped_ns) return kWaitMs;
+  return static_cast<int>(
+      std::min<int64_t>((due_ns - stepped_ns + kNsPerMs - 1) / kNsPerMs, kWaitMs));
+}
 
 void run_client(Network& network, const ClientOptions& options) {
   Conversations conversations;

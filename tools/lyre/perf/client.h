@@ -14,6 +14,10 @@ struct ClientOptions {
   bool is_json = false;
 };
 
+/// How long to wait for events after a step at `stepped_ns` that found no work, when the next one
+/// is due at `due_ns` (0: with an event): in whole milliseconds, rounded up, at most kWaitMs.
+int wait_ms(int64_t due_ns, int64_t stepped_ns);
+
 /// Runs the plan on all sessions at the same time and prints the result.
 /// Fails: throws tools::Failure, also after a transfer with a wrong byte.
 void run_client(Network& network, const ClientOptions& options);

@@ -21,6 +21,8 @@ class Conversation {
 
   /// Does bounded work. False when there was none.
   bool step(int64_t now_ns);
+  /// When step() has work again without an event of the stream. 0: with an event only.
+  int64_t due_ns() const { return phase_ == Phase::kExchange ? exchange_->due_ns() : 0; }
   /// Closed: the stream may be destroyed.
   bool is_over() const { return phase_ == Phase::kOver; }
   /// The exchange is complete and `outcome()` is final. Closing may go on.

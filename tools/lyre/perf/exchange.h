@@ -42,6 +42,8 @@ class Exchange {
   virtual ~Exchange() = default;
   /// Does bounded work. False when there was none.
   virtual bool step(Stream& stream, int64_t now_ns) = 0;
+  /// When step() has work again without an event of the stream. 0: with an event only.
+  virtual int64_t due_ns() const { return 0; }
   virtual bool is_done() const = 0;
   virtual Progress progress() const = 0;
   virtual const Outcome& outcome() const = 0;

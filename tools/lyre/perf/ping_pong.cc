@@ -69,6 +69,7 @@ class PingPongClient final : public Exchange {
     rest_until_ns_ = plan_.interval_ns == 0 ? 0 : now_ns() + plan_.interval_ns;
     return true;
   }
+  int64_t due_ns() const override { return sent_ns_ == 0 && !is_done() ? rest_until_ns_ : 0; }
   bool is_done() const override { return outcome_.round_trips_ns.size() == plan_.count; }
   Progress progress() const override {
     return {outcome_.sent.bytes, outcome_.received.bytes, outcome_.round_trips_ns.size()};
