@@ -15,6 +15,8 @@ inline constexpr uint32_t kTelemetryVersion = 4;
 inline constexpr uint32_t kTelemetrySlots = 2048;
 /// LYRE_TELEMETRY_DIR moves it; "none" switches it off.
 inline constexpr const char* kTelemetryDirectory = "/dev/shm";
+/// A folder of the host that containers are given for it, as they have a /dev/shm of their own.
+inline constexpr const char* kContainersTelemetryDirectory = "/dev/shm/lyre";
 inline constexpr const char* kTelemetryPrefix = "lyre-comms-";
 
 /// Whom the oldest request of a comm waits for.

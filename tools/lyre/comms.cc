@@ -197,13 +197,20 @@ std::string comm_id_text(const CommView& view) {
   return text;
 }
 
-CommsSnapshot read_comms(const std::string& directory, int64_t now_ns) {
+std::vector<std::string> telemetry_directories(const std::string& named) {
+  if (!named.empty()) return {named};
+  return {nccl_abi::kTelemetryDirectory, nccl_abi::kContainersTelemetryDirectory};
+}
+
+CommsSnapshot read_comms(const std::vector<std::string>& directories, int64_t now_ns) {
   CommsSnapshot snapshot{now_ns, {}};
   std::error_code ignored;
   std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
-    if (entry.path().filename().string().starts_with(nccl_abi::kTelemetryPrefix)) {
-      paths.push_back(entry.path());
+  for (const std::string& directory : directories) {
+    for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+      if (entry.path().filename().string().starts_with(nccl_abi::kTelemetryPrefix)) {
+        paths.push_back(entry.path());
+      }
     }
   }
   std::sort(paths.begin(), paths.end());
@@ -242,14 +249,14 @@ nlohmann::ordered_json comms_json(const CommsSnapshot& snapshot, const CommsSnap
   return out;
 }
 
-void run_comms(const GlobalOptions& globals, const std::string& directory,
+void run_comms(const GlobalOptions& globals, const std::vector<std::string>& directories,
                std::optional<double> watch_s) {
   // A rate needs two readings; the plugin writes five times a second.
   const auto pause = std::chrono::duration<double>(watch_s.value_or(0.5));
-  CommsSnapshot earlier = read_comms(directory, monotonic_ns());
+  CommsSnapshot earlier = read_comms(directories, monotonic_ns());
   do {
     std::this_thread::sleep_for(pause);
-    CommsSnapshot snapshot = read_comms(directory, monotonic_ns());
+    CommsSnapshot snapshot = read_comms(directories, monotonic_ns());
     print(globals, watch_s.has_value(), snapshot, &earlier);
     earlier = std::move(snapshot);
   } while (watch_s && std::cout);

@@ -12,10 +12,18 @@
 namespace lyre::tools {
 
 /// `lyre comms`: the state of NCCL's connections over Lyre, and what each one waits for. The plugin
-/// writes it into `directory`. With `watch_s` it prints again after each interval, until it is
+/// writes it into `directories`. With `watch_s` it prints again after each interval, until it is
 /// interrupted.
-void run_comms(const GlobalOptions& globals, const std::string& directory,
+void run_comms(const GlobalOptions& globals, const std::vector<std::string>& directories,
                std::optional<double> watch_s);
+
+/// The option --directory of `lyre comms` and `lyre metrics`, as this help describes it.
+inline constexpr const char* kTelemetryDirectoryHelp =
+    "The directory that the plugin writes into (LYRE_TELEMETRY_DIR); default: /dev/shm, and "
+    "/dev/shm/lyre for containers";
+/// The one that is named, or where the plugin writes by default: on the host, and in containers
+/// that were given the host's folder for it.
+std::vector<std::string> telemetry_directories(const std::string& named);
 
 /// The contents of one file of the plugin.
 struct CommsOfProcess {
@@ -35,9 +43,9 @@ struct CommsSnapshot {
   std::vector<CommsOfProcess> processes;
 };
 
-/// Left out are files that were written more than a few seconds ago, because their processes have
-/// ended, and files that the caller may not read.
-CommsSnapshot read_comms(const std::string& directory, int64_t now_ns);
+/// Of the plugin's files in `directories`. Left out are files that were written more than a few
+/// seconds ago, because their processes have ended, and files that the caller may not read.
+CommsSnapshot read_comms(const std::vector<std::string>& directories, int64_t now_ns);
 
 /// A short name of the comm, the same in all outputs: the first bytes of its id in hexadecimal.
 std::string comm_id_text(const nccl_abi::CommView& view);

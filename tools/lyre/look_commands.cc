@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "nccl_adapter/abi/telemetry.h"
 #include "tools/lyre/clients.h"
 #include "tools/lyre/comms.h"
 #include "tools/lyre/network.h"
@@ -101,13 +100,12 @@ void add_comms(CLI::App& app, GlobalOptions& globals) {
   CLI::App* command =
       app.add_subcommand("comms", "NCCL's connections over Lyre, and what each one waits for");
   const WatchOption watch(*command, "Print again after each interval");
-  auto directory = std::make_shared<std::string>(nccl_abi::kTelemetryDirectory);
-  command
-      ->add_option("--directory", *directory,
-                   "The directory that the plugin writes into (LYRE_TELEMETRY_DIR)")
+  auto directory = std::make_shared<std::string>();
+  command->add_option("--directory", *directory, kTelemetryDirectoryHelp)
       ->envname("LYRE_TELEMETRY_DIR");
-  command->callback(
-      [&globals, watch, directory] { run_comms(globals, *directory, watch.interval_s()); });
+  command->callback([&globals, watch, directory] {
+    run_comms(globals, telemetry_directories(*directory), watch.interval_s());
+  });
 }
 
 void add_stats(CLI::App& app, GlobalOptions& globals) {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "nccl_adapter/abi/telemetry.h"
+#include "tools/lyre/comms.h"
 #include "tools/lyre/metrics/exporter.h"
 
 namespace lyre::tools {
@@ -10,19 +10,20 @@ namespace lyre::tools {
 void add_metrics(CLI::App& app, const GlobalOptions& globals) {
   CLI::App* command = app.add_subcommand("metrics", "Serve the counters to Prometheus");
   auto options = std::make_shared<MetricsOptions>();
-  options->telemetry_directory = nccl_abi::kTelemetryDirectory;
+  auto directory = std::make_shared<std::string>();
   command
       ->add_option("--listen", options->listen,
                    "Where to serve /metrics: ADDR:PORT, or the path of a UNIX socket")
       ->type_name("ADDRESS")
       ->capture_default_str();
-  command
-      ->add_option("--directory", options->telemetry_directory,
-                   "The directory that the NCCL plugin writes into (LYRE_TELEMETRY_DIR)")
+  command->add_option("--directory", *directory, kTelemetryDirectoryHelp)
       ->type_name("PATH")
       ->envname("LYRE_TELEMETRY_DIR");
   command->add_flag("--once", options->is_once, "Print what a scrape gets, and end");
-  command->callback([&globals, options] { run_metrics(globals, *options); });
+  command->callback([&globals, options, directory] {
+    options->telemetry_directories = telemetry_directories(*directory);
+    run_metrics(globals, *options);
+  });
 }
 
 }  // namespace lyre::tools

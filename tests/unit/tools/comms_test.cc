@@ -59,7 +59,7 @@ class Comms : public ::testing::Test {
   std::string path_of(const std::string& process) const {
     return directory_ + "/" + name_of(process);
   }
-  size_t shown_count() const { return read_comms(directory_, kNowNs).processes.size(); }
+  size_t shown_count() const { return read_comms({directory_}, kNowNs).processes.size(); }
 
   static CommView sample() {
     CommView view{};
@@ -85,6 +85,17 @@ class Comms : public ::testing::Test {
   std::string verbs_;
 };
 
+TEST_F(Comms, OfTheHostAndOfItsContainersAreShown) {
+  EXPECT_EQ(telemetry_directories(""), (std::vector<std::string>{"/dev/shm", "/dev/shm/lyre"}));
+  EXPECT_EQ(telemetry_directories("/a"), std::vector<std::string>{"/a"});
+  std::filesystem::create_directory(directory_ + "/lyre");
+  write(name_of("4711-0"), sample());
+  write("lyre/" + name_of("1-0"), sample());
+  EXPECT_EQ(shown_count(), 1u);
+  const std::vector<std::string> both{directory_, directory_ + "/lyre", directory_ + "/none"};
+  EXPECT_EQ(read_comms(both, kNowNs).processes.size(), 2u);
+}
+
 TEST_F(Comms, AreATableForPeople) {
   write(name_of("4711-0"), sample());
   EXPECT_EQ(
@@ -93,13 +104,13 @@ TEST_F(Comms, AreATableForPeople) {
       "oldest  waits for       operation  path\n"
       "ab000000  to   -      node8/12  3/4      3.00 MiB     -        10         2   1.00 MiB  "
       "2.00 s  peer's receive  -          rail0 > 10.9.0.2:5000\n",
-      comms_text(read_comms(directory_, kNowNs), nullptr));
+      comms_text(read_comms({directory_}, kNowNs), nullptr));
 }
 
 TEST_F(Comms, StrangersAreCounted) {
   foreign_ = 3;
   write(name_of("4711-0"), sample());
-  const CommsSnapshot snapshot = read_comms(directory_, kNowNs);
+  const CommsSnapshot snapshot = read_comms({directory_}, kNowNs);
   EXPECT_NE(comms_text(snapshot, nullptr)
                 .find("\n3 foreign connections refused, the last from 192.0.2.7:4711\n"),
             std::string::npos);
@@ -110,11 +121,11 @@ TEST_F(Comms, StrangersAreCounted) {
 
 TEST_F(Comms, RdmaPortsThatAreNotUsedAreNamedWithTheReason) {
   write(name_of("4711-0"), sample());
-  EXPECT_FALSE(comms_json(read_comms(directory_, kNowNs), nullptr)["processes"][0].contains(
+  EXPECT_FALSE(comms_json(read_comms({directory_}, kNowNs), nullptr)["processes"][0].contains(
       "rdma_not_used"));
   verbs_ = "rxe0: the port is not active";
   write(name_of("4711-0"), sample());
-  const CommsSnapshot snapshot = read_comms(directory_, kNowNs);
+  const CommsSnapshot snapshot = read_comms({directory_}, kNowNs);
   EXPECT_NE(comms_text(snapshot, nullptr).find("\nRDMA not used: rxe0: the port is not active\n"),
             std::string::npos);
   EXPECT_EQ(comms_json(snapshot, nullptr)["processes"][0]["rdma_not_used"], verbs_);
@@ -126,7 +137,8 @@ TEST_F(Comms, QueuePairsAndCopiesAreInTheDocument) {
   view.queue_pairs_lost = 3;
   view.copied_bytes = 4'000'000'000;
   write(name_of("4711-0"), view);
-  const auto comm = comms_json(read_comms(directory_, kNowNs), nullptr)["processes"][0]["comms"][0];
+  const auto comm =
+      comms_json(read_comms({directory_}, kNowNs), nullptr)["processes"][0]["comms"][0];
   EXPECT_EQ(comm["queue_pairs_up"], 2);
   EXPECT_EQ(comm["queue_pairs_lost"], 3);
   EXPECT_EQ(comm["copied_bytes"], 4'000'000'000);
@@ -140,7 +152,7 @@ TEST_F(Comms, WhatNcclTellsOfTheOperationIsShown) {
   view.peer_rank = 4;
   view.channel = 1;
   write(name_of("4711-0"), view);
-  const CommsSnapshot snapshot = read_comms(directory_, kNowNs);
+  const CommsSnapshot snapshot = read_comms({directory_}, kNowNs);
   const std::string text = comms_text(snapshot, nullptr);
   EXPECT_NE(text.find("  3 > 4  "), std::string::npos) << text;
   EXPECT_NE(text.find("  ReduceScatter 41  "), std::string::npos) << text;
@@ -155,10 +167,10 @@ TEST_F(Comms, WhatNcclTellsOfTheOperationIsShown) {
 TEST_F(Comms, RatesAreOfTheTimeBetweenTwoLooks) {
   CommView view = sample();
   write(name_of("4711-0"), view);
-  const CommsSnapshot earlier = read_comms(directory_, kNowNs);
+  const CommsSnapshot earlier = read_comms({directory_}, kNowNs);
   view.bytes += 1'000'000;
   write(name_of("4711-0"), view);
-  const CommsSnapshot snapshot = read_comms(directory_, kNowNs + 500'000'000);
+  const CommsSnapshot snapshot = read_comms({directory_}, kNowNs + 500'000'000);
   const auto json = comms_json(snapshot, &earlier);
   EXPECT_EQ(json["processes"][0]["comms"][0]["bits_per_s"], 16e6);
   EXPECT_EQ(json["processes"][0]["comms"][0]["waits_for"], "peer's receive");
@@ -170,7 +182,7 @@ TEST_F(Comms, WhatIsOldForeignOrDamagedIsLeftOut) {
   std::ofstream(directory_ + "/" + name_of("2-0")) << "short";
   std::ofstream(directory_ + "/" + name_of("3-0")) << std::string(nccl_abi::kTelemetryBytes, 'x');
   EXPECT_EQ("no process here uses the NCCL plugin\n",
-            comms_text(read_comms(directory_, kNowNs), nullptr));
+            comms_text(read_comms({directory_}, kNowNs), nullptr));
 }
 
 // Any user may put such names into /dev/shm.
@@ -212,7 +224,7 @@ TEST_F(Comms, ASlotThatIsBeingWrittenIsLeftOut) {
       .seekp(nccl_abi::kTelemetrySlotsOffset + sizeof(CommSlot))
       .write(reinterpret_cast<const char*>(&odd), sizeof odd);
   ASSERT_EQ(shown_count(), 1u);
-  EXPECT_TRUE(read_comms(directory_, kNowNs).processes[0].comms.empty());
+  EXPECT_TRUE(read_comms({directory_}, kNowNs).processes[0].comms.empty());
 }
 
 TEST_F(Comms, NonsenseInASlotIsShownAsSuch) {
@@ -220,7 +232,7 @@ TEST_F(Comms, NonsenseInASlotIsShownAsSuch) {
   view.waits_for = static_cast<nccl_abi::WaitsFor>(77);
   std::memset(view.peer_host, 0x1b, sizeof view.peer_host);
   write(name_of("4711-0"), view);
-  const std::string text = comms_text(read_comms(directory_, kNowNs), nullptr);
+  const std::string text = comms_text(read_comms({directory_}, kNowNs), nullptr);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
 }
 

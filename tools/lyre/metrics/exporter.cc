@@ -25,9 +25,9 @@ namespace {
 using boost::asio::ip::tcp;
 using prometheus::MetricFamily;
 
-CommsSnapshot comms_now(const std::string& directory) {
+CommsSnapshot comms_now(const std::vector<std::string>& directories) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return read_comms(directory, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  return read_comms(directories, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
 std::vector<MetricFamily> joined(std::vector<MetricFamily> a, std::vector<MetricFamily> b) {
@@ -42,7 +42,7 @@ class Daemon : public prometheus::Collectable {
       : globals_(globals), options_(options) {}
 
   std::vector<MetricFamily> Collect() const override {
-    return joined(of_daemon(), metrics_of(comms_now(options_.telemetry_directory)));
+    return joined(of_daemon(), metrics_of(comms_now(options_.telemetry_directories)));
   }
 
  private:
@@ -66,7 +66,7 @@ std::string text_of(const std::vector<MetricFamily>& families) {
 void print_once(const GlobalOptions& globals, const MetricsOptions& options) {
   const Snapshot snapshot = StatsSegment(globals.socket_or_default()).look();
   std::cout << text_of(joined(metrics_of(&snapshot),
-                              metrics_of(comms_now(options.telemetry_directory))))
+                              metrics_of(comms_now(options.telemetry_directories))))
             << std::flush;
 }
 

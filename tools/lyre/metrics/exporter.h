@@ -1,15 +1,16 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tools/lyre/options.h"
 
 namespace lyre::tools {
 
 struct MetricsOptions {
-  std::string listen = "127.0.0.1:9417";  ///< ADDR:PORT, or a path
-  std::string telemetry_directory;        ///< what NCCL's plugin writes
-  bool is_once = false;                   ///< print what a scrape gets, and end
+  std::string listen = "127.0.0.1:9417";           ///< ADDR:PORT, or a path
+  std::vector<std::string> telemetry_directories;  ///< where NCCL's plugin writes
+  bool is_once = false;                            ///< print what a scrape gets, and end
 };
 
 /// `lyre metrics`: serves /metrics until SIGINT or SIGTERM. Each scrape reads the stats segment, so
