@@ -109,7 +109,7 @@ void add_output_options(CLI::App& command, Options& options) {
 
 }  // namespace
 
-void add_allreduce(CLI::App& app) {
+void add_allreduce(CLI::App& app, const GlobalOptions& globals) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "allreduce", "all-reduce the gradients of real models through the NCCL plugin, verified");
@@ -117,7 +117,8 @@ void add_allreduce(CLI::App& app) {
   add_work_options(*command, *options);
   add_network_options(*command, *options);
   add_output_options(*command, *options);
-  command->callback([&app, command, options] {
+  command->callback([&app, &globals, command, options] {
+    options->socket_path = globals.socket_path;
     // `lyre --json allreduce` means the same as `lyre allreduce --json`.
     const CLI::Option* global = app.get_option_no_throw("--json");
     options->json = options->json || (global != nullptr && global->count() > 0);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "tools/lyre/options.h"
+
 namespace CLI {
 class App;
 }
@@ -8,7 +10,7 @@ namespace lyre::tools {
 
 /// Adds `lyre allreduce`. Its callback throws CLI::RuntimeError with the exit code of
 /// allreduce::run_command when that is not 0.
-void add_allreduce(CLI::App& app);
+void add_allreduce(CLI::App& app, const GlobalOptions& globals);
 
 /// Whether the command line that `app` has parsed is that of a rank process, which
 /// `lyre allreduce` starts.

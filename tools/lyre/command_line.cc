@@ -32,7 +32,7 @@ void define_command_line(CLI::App& app, GlobalOptions& globals) {
   add_doctor(app, globals);
   add_nic(app, globals);
   add_perf(app, globals);
-  add_allreduce(app);
+  add_allreduce(app, globals);
 #ifdef LYRE_HAS_METRICS
   add_metrics(app, globals);
 #endif

@@ -78,13 +78,21 @@ class Values(unittest.TestCase):
         for arguments in (["status"], ["status", "--watch"], ["sessions"], ["clients"], ["stats"],
                           ["ports"], ["neighbours"], ["routes"], ["trace"],
                           ["pcap"], ["pcap", "wire", "tcp"],
-                          ["stats", "--json"], ["perf", "server"], ["perf", "client", "10.9.0.2:1"],
-                          ["allreduce", "--no-kernel", "--plugin", ARGS.plugin, "--bytes", "4",
-                           "--host", "a=/nonexistent/a", "--host", "b=/nonexistent/b"]):
-            done = run("--socket", "/nonexistent/lyred.sock", *arguments,
-                       LYRE_SOCKET="/nonexistent/lyred.sock")
-            self.assertEqual(done.returncode, EXIT_NO_DAEMON, (arguments, done.stderr))
-            self.assertEqual(done.stdout, "", arguments)
+                          ["stats", "--json"], ["perf", "server"], ["perf", "client", "10.9.0.2:1"]):
+            self.expect_no_daemon("--socket", "/nonexistent/lyred.sock", *arguments)
+        self.expect_no_daemon("allreduce", "--no-kernel", "--plugin", ARGS.plugin, "--bytes", "4",
+                              "--host", "a=/nonexistent/a", "--host", "b=/nonexistent/b")
+
+    def expect_no_daemon(self, *arguments):
+        done = run(*arguments, LYRE_SOCKET="/nonexistent/lyred.sock")
+        self.assertEqual(done.returncode, EXIT_NO_DAEMON, (arguments, done.stderr))
+        self.assertEqual(done.stdout, "", arguments)
+
+    def test_an_all_reduce_takes_the_daemon_from_one_option(self):
+        done = run("--socket", "/nonexistent/lyred.sock", "allreduce", "--no-kernel", "--plugin",
+                   ARGS.plugin, "--bytes", "4", "--host", "a=/nonexistent/a", "--host", "b=/n/b")
+        self.assertEqual(done.returncode, EXIT_USAGE, done.stderr)
+        self.assertIn("--socket and --host exclude each other", done.stderr)
 
 
 class Settings(unittest.TestCase):

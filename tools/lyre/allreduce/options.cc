@@ -39,16 +39,20 @@ Host& find_host(std::vector<Host>& hosts, const std::string& option, const std::
   return *it;
 }
 
-Host this_host() {
+Host this_host(const std::string& socket_path) {
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0) name[0] = '\0';
-  const char* socket = std::getenv("LYRE_SOCKET");
+  const char* set = std::getenv("LYRE_SOCKET");
+  const std::string other = set != nullptr ? set : kDefaultSocket;
   return {.name = name[0] != '\0' ? name.data() : "here",
-          .daemon_socket = socket != nullptr ? socket : kDefaultSocket};
+          .daemon_socket = socket_path.empty() ? other : socket_path};
 }
 
 std::vector<Host> make_hosts(const Options& options) {
   std::vector<Host> hosts;
+  if (!options.hosts.empty() && !options.socket_path.empty()) {
+    throw UsageError("--socket and --host exclude each other: --host NAME=SOCKET names the daemon");
+  }
   for (const std::string& text : options.hosts) {
     // A host without a socket has no daemon. Plugins other than Lyre's do not need one.
     const bool is_bare = !text.empty() && text.find('=') == std::string::npos;
@@ -59,7 +63,7 @@ std::vector<Host> make_hosts(const Options& options) {
     hosts.push_back({.name = named.name, .daemon_socket = named.value});
   }
   const bool several_machines = !options.listen.empty() || !options.join.empty();
-  if (hosts.empty() && several_machines) hosts.push_back(this_host());
+  if (hosts.empty() && several_machines) hosts.push_back(this_host(options.socket_path));
   if (hosts.empty()) hosts = {{.name = "A"}, {.name = "B"}};
   for (const std::string& text : options.kernel_addresses) {
     NamedValue named = split_named("--kernel-addr", text);

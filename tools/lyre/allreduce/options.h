@@ -18,6 +18,7 @@ struct Host {
 
 /// The command line of `lyre allreduce`.
 struct Options {
+  std::string socket_path;  // that of this machine's daemon; empty: $LYRE_SOCKET, or the default
   int ranks = 2;
   int local_ranks = 0;  // 0: all of them
   std::vector<std::string> hosts;
