@@ -79,7 +79,7 @@ constexpr Key kKeys[] = {
    "Packets in the receive pool of each worker. It holds what was received and not yet read.",
    [](Config& c, const KeyValue& v) { c.rx_slots = small(v); }},
   {"memory", "mib", KeyType::kNumber, "0", 0, 1 << 20, "",
-   "Memory for DPDK in MiB. 0 chooses it by the number of workers.",
+   "Memory for DPDK in MiB where no hugepages are used. 0: by the number of workers.",
    [](Config& c, const KeyValue& v) { c.memory_mib = small(v); }},
 
   {"port", "name", KeyType::kName, "", 1, 31, "",
@@ -164,12 +164,13 @@ constexpr Key kKeys[] = {
    "Permissions of that socket.",
    [](Config& c, const KeyValue& v) { c.domains.back().socket_mode = small(v); }},
   {"domain", "uids", KeyType::kNumbers, "[]", 0, UINT32_MAX - 1, "",
-   "Users who are members. With neither uids nor gids, all who can open the socket are.",
+   "Users who are members. With neither uids nor gids, all who can open the socket are. They must "
+   "also be able to open it (group, mode).",
    [](Config& c, const KeyValue& v) {
      c.domains.back().uids = std::get<std::vector<uint32_t>>(v);
    }},
   {"domain", "gids", KeyType::kNumbers, "[]", 0, UINT32_MAX - 1, "",
-   "Groups whose users are members.",
+   "Groups whose users are members. They must also be able to open the socket (group, mode).",
    [](Config& c, const KeyValue& v) {
      c.domains.back().gids = std::get<std::vector<uint32_t>>(v);
    }},

@@ -31,10 +31,17 @@ sockaddr_un address_of(const std::string& path) {
   return address;
 }
 
-/// The last component only, so that a mistyped path fails.
+constexpr mode_t kDirectoryMode = 0755;
+
+/// The last component only, so that a mistyped path fails. The mode of the socket decides who may
+/// open it, so all may enter a directory that is made here, whatever the service's umask. One that
+/// is there keeps its mode.
 void make_directory_of(const std::string& path) {
   const std::string directory = path.substr(0, path.rfind('/'));
-  if (!directory.empty()) ::mkdir(directory.c_str(), 0755);
+  if (directory.empty() || ::mkdir(directory.c_str(), kDirectoryMode) != 0) return;
+  if (::chmod(directory.c_str(), kDirectoryMode) != 0) {
+    spdlog::warn("{} cannot be given its mode: {}", directory, std::strerror(errno));
+  }
 }
 
 }  // namespace

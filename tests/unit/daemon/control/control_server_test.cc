@@ -296,6 +296,33 @@ TEST_F(ControlServerTest, StopRemovesTheSocketFileAndItsMode) {
   EXPECT_NE(::stat(path_.c_str(), &file), 0);
 }
 
+mode_t mode_of(const std::string& path) {
+  struct stat file {};
+  return ::stat(path.c_str(), &file) == 0 ? file.st_mode & 07777 : 0;
+}
+
+/// The folder of a domain's socket, under the umask of the service: its members must get through.
+TEST_F(ControlServerTest, AllMayEnterAFolderThatItMakes) {
+  const std::string made = folder_ + "/team-a";
+  ControlOptions options_of_domain = options();
+  options_of_domain.socket_path = made + "/lyred.sock";
+  const mode_t before = ::umask(0007);
+  {
+    ControlServer domain(io_, mappings_, registry_, facts(), options_of_domain);
+    EXPECT_TRUE(domain.open().ok());
+    EXPECT_EQ(mode_of(made), 0755u);
+    EXPECT_EQ(mode_of(options_of_domain.socket_path), 0600u);
+  }
+  ASSERT_EQ(::chmod(made.c_str(), 0710), 0);  // by an administrator
+  {
+    ControlServer domain(io_, mappings_, registry_, facts(), options_of_domain);
+    EXPECT_TRUE(domain.open().ok());
+    EXPECT_EQ(mode_of(made), 0710u);
+  }
+  ::umask(before);
+  ::rmdir(made.c_str());
+}
+
 /// A child that inherited the socket must not keep the context of its dead parent alive.
 TEST_F(ControlServerTest, EndOfTheProcessIsTheEndOfTheClient) {
   const pid_t parent = ::fork();
