@@ -11,19 +11,25 @@
 /// line.
 namespace lyre::nccl_abi {
 
-/// Every variable that a program or library of Lyre reads. A test compares it with the sources.
-inline constexpr std::string_view kSettingNames[] = {"LYRE_DATA_DIR",
+/// Every variable that a program, a library or a script of deploy/ reads. A test compares it with
+/// the sources.
+inline constexpr std::string_view kSettingNames[] = {"LYRE_API_SERVER",
+                                                     "LYRE_DATA_DIR",
                                                      "LYRE_HANDSHAKE_TIMEOUT_MS",
                                                      "LYRE_KERNEL_ADDR",
                                                      "LYRE_KERNEL_SOCKS",
                                                      "LYRE_KERNEL_THREADS",
                                                      "LYRE_LATENCY_US",
+                                                     "LYRE_NIC",
                                                      "LYRE_PEER_TIMEOUT_SECONDS",
+                                                     "LYRE_PROLOG_SECONDS",
                                                      "LYRE_RAILS",
                                                      "LYRE_REQUIRED",
                                                      "LYRE_RESUME_SECONDS",
+                                                     "LYRE_SERVICE_ACCOUNT",
                                                      "LYRE_SOCKET",
                                                      "LYRE_STREAMS",
+                                                     "LYRE_TAINT_INTERVAL_SECONDS",
                                                      "LYRE_TELEMETRY_DIR",
                                                      "LYRE_VERBS",
                                                      "LYRE_VERBS_DEVICES",

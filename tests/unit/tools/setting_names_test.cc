@@ -50,11 +50,29 @@ std::set<std::string> settings_in_sources(const std::filesystem::path& root) {
   return found;
 }
 
+/// Every LYRE_... in what containers and jobs are started with.
+std::set<std::string> settings_in_deployment(const std::filesystem::path& root) {
+  static const std::regex kName("LYRE_[A-Z_]*[A-Z]");
+  std::set<std::string> found;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root / "deploy")) {
+    if (!entry.is_regular_file()) continue;
+    std::ifstream file(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    for (std::sregex_iterator at(text.begin(), text.end(), kName), end; at != end; ++at) {
+      found.insert(at->str());
+    }
+  }
+  return found;
+}
+
 TEST(SettingNames, EverySettingInTheSourcesIsKnown) {
   const char* root = std::getenv("LYRE_TEST_SOURCE_ROOT");
   ASSERT_NE(root, nullptr);
-  const std::set<std::string> found = settings_in_sources(root);
+  std::set<std::string> found = settings_in_sources(root);
   EXPECT_TRUE(found.contains("LYRE_SOCKET"));
+  const std::set<std::string> deployed = settings_in_deployment(root);
+  EXPECT_TRUE(deployed.contains("LYRE_NIC"));
+  found.insert(deployed.begin(), deployed.end());
   for (const std::string& name : found) {
     EXPECT_EQ(lines_for({(name + "=1").c_str()}), Lines{})
         << "add it to nccl_adapter/abi/setting_names.h";
