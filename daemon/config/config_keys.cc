@@ -67,9 +67,9 @@ constexpr Key kKeys[] = {
    "How long an adaptive worker polls for work before it sleeps.",
    [](Config& c, const KeyValue& v) { c.spin = micros(number(v)); }},
   {"workers", "awake_ms", KeyType::kNumber, "100", 0, 10'000, "",
-   "Longest gap between two steps of a job through which an adaptive worker polls, and does not "
-   "sleep, where the last four gaps were no longer and nothing else computes on its core, after "
-   "half of the shortest of them. 0: it sleeps in every gap.",
+   "Longest gap, in milliseconds, between two steps of a job in which an adaptive worker polls. It "
+   "does so after four gaps in a row of 5 ms to this length, while nothing else computes on its "
+   "core: it sleeps for half of the shortest of the four, then polls. 0: it sleeps in every gap.",
    [](Config& c, const KeyValue& v) { c.awake = millis(number(v)); }},
 
   {"memory", "hugepages", KeyType::kChoice, "\"auto\"", 0, 0, "auto|yes|no",

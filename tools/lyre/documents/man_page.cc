@@ -19,7 +19,9 @@ Failed.
 Wrong use: an unknown command, option or value.
 .TP
 .B 3
-No daemon at the socket, or no permission to open it.
+No daemon at the socket, no permission to open it, or a daemon that does not speak with this
+.B lyre
+or has disconnected it.
 A watch ends with it when the daemon ends.
 )";
 
