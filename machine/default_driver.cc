@@ -9,6 +9,7 @@ constexpr uint16_t kMellanox = 0x15b3;
 constexpr uint16_t kMicrosoft = 0x1414;
 constexpr uint16_t kMana = 0x00ba;
 constexpr uint16_t kAmazon = 0x1d0f;
+constexpr const char* kIgbUio = "igb_uio";
 
 }  // namespace
 
@@ -17,6 +18,11 @@ bool is_mana(const Nic& nic) { return nic.vendor == kMicrosoft && nic.device == 
 bool is_on_vmbus(const Nic& nic) { return !vmbus_id_of(nic.address).empty(); }
 
 bool is_ena(const Nic& nic) { return nic.vendor == kAmazon; }
+
+std::string remedy_for(const std::string& driver) {
+  if (driver != kIgbUio) return "";
+  return "apt install linux-headers-$(uname -r) dpdk-kmods-dkms && modprobe igb_uio wc_activate=1";
+}
 
 DriverChoice default_driver(const Nic& nic) {
   if (is_on_vmbus(nic)) return {kVmbusUserSpaceDriver, "it is on the VMbus of Hyper-V"};
@@ -31,11 +37,7 @@ DriverChoice default_driver(const Nic& nic) {
   if (nic.has_iommu) return {"vfio-pci", "it is behind an IOMMU"};
   // On uio_pci_generic DPDK before 24.03 waits for an interrupt that does not come; igb_uio suits
   // every version.
-  if (is_ena(nic)) {
-    return {"igb_uio",
-            "it is an ENA behind no IOMMU; apt install dpdk-kmods-dkms && modprobe "
-            "igb_uio wc_activate=1 provides the driver"};
-  }
+  if (is_ena(nic)) return {kIgbUio, "it is an ENA behind no IOMMU"};
   return {"uio_pci_generic", "it is behind no IOMMU"};
 }
 

@@ -14,6 +14,9 @@ struct DriverChoice {
 };
 DriverChoice default_driver(const Nic& nic);
 
+/// The command that provides a driver which the kernel does not bring; empty: it should have it.
+std::string remedy_for(const std::string& driver);
+
 /// Azure's NIC. One PCI function of it has a port for each NIC of the machine.
 bool is_mana(const Nic& nic);
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "machine/kernel_modules.h"
 #include "machine/remote_logins.h"
 #include "tools/lyre/child_program.h"
 #include "tools/lyre/failure.h"
@@ -46,6 +47,21 @@ std::string section_of(const std::vector<NicState>& states, const std::string& n
   return port_section(state, interface_use(state.nic.interfaces));
 }
 
+/// Runs the command of bind_command(). Without one the NIC stays with its kernel driver.
+void run_bind(const std::vector<std::string>& command, const machine::Nic& nic,
+              const std::string& section, bool is_dry_run) {
+  if (command.empty()) return;
+  const std::string& driver = command.back();
+  check_driver_is_available(nic, driver, {}, machine::modules_folder());
+  try {
+    run(command, is_dry_run);
+  } catch (const Failure&) {
+    // Its interface may be gone, its address is not.
+    std::cerr << after_failed_bind(nic_named(states_here(), nic.address).nic, driver, section);
+    throw;
+  }
+}
+
 void add_list(CLI::App& nic, const GlobalOptions& globals) {
   nic.add_subcommand("list", "NICs, their drivers, and what the machine needs them for")
       ->callback([&globals] {
@@ -79,15 +95,7 @@ void add_bind(CLI::App& nic) {
     const auto bind = bind_command(states, *request);
     // The kernel forgets the addresses with the interface.
     const std::string section = section_of(states, request->name);
-    try {
-      if (!bind.empty()) run(bind, *is_dry_run);
-    } catch (const Failure&) {
-      std::cerr << "If the NIC has lost its kernel driver, `lyre nic unbind "
-                << nic_named(states, request->name).nic.address
-                << "` gives it back. It was configured as:\n"
-                << section;
-      throw;
-    }
+    run_bind(bind, nic_named(states, request->name).nic, section, *is_dry_run);
     if (!*is_dry_run) std::cout << section << std::flush;
     const std::string driver = bind.empty() ? "" : bind.back();
     run_all(prepare_commands(nic_named(states, request->name), driver, {}, files_here()),

@@ -90,7 +90,9 @@ TEST_F(DoctorMachineTest, AnEnaNeedsTheModuleThatSuitsEveryDpdk) {
   tree_.add_nic("0000:00:06.0", "0x1d0f 0xec20", "ena", "eth1");
   const Finding finding = check_driver_modules(tree_.roots(), nics());
   expect(finding, Verdict::kNote, "uio_pci_generic");
-  EXPECT_THAT(finding.mend, HasSubstr("modprobe igb_uio wc_activate=1"));
+  EXPECT_EQ(finding.mend,
+            "apt install linux-headers-$(uname -r) dpdk-kmods-dkms && modprobe igb_uio "
+            "wc_activate=1");
   tree_.write("sys/bus/pci/drivers/igb_uio/new_id", "");
   expect(check_driver_modules(tree_.roots(), nics()), Verdict::kFine, "igb_uio");
 }

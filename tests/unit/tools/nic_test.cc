@@ -90,6 +90,15 @@ TEST_F(NicTest, ThePortSectionUsesTheNicAsTheKernelDid) {
   EXPECT_THAT(port_section(nic, {}), HasSubstr("#address = "));
 }
 
+// Which lyred --check refuses while the kernel has them.
+TEST_F(NicTest, ThePortSectionOfANicThatStaysSaysThatItsAddressesDo) {
+  const InterfaceUse use{.addresses = {"10.0.3.5/24"}};
+  EXPECT_THAT(port_section(nic_named(states_, "eth2"), use),
+              HasSubstr("\n#   ip address del 10.0.3.5/24 dev eth2\n"));
+  EXPECT_THAT(port_section(nic_named(states_, "eth1"), use), Not(HasSubstr("ip address del")));
+  EXPECT_THAT(port_section(nic_named(states_, "eth2"), {}), Not(HasSubstr("ip address del")));
+}
+
 // As a guest of Google Cloud has it: a lone address, whose subnet is behind the router.
 TEST_F(NicTest, ThePortSectionHasTheRouterOfTheKernel) {
   tree_.write("proc/net/route",
@@ -152,6 +161,43 @@ TEST_F(NicTest, BindRefusesVfioWithoutIommu) {
               HasSubstr("0000:00:05.0 is behind no IOMMU"));
   EXPECT_THAT(bind_command(states_, {.name = "eth1", .driver = "vfio-pci", .is_forced = true}),
               ElementsAre("driverctl", "set-override", "0000:00:05.0", "vfio-pci"));
+}
+
+TEST_F(NicTest, BindRefusesADriverThatTheKernelDoesNotHave) {
+  const auto refusal_of = [this](const std::string& driver) -> std::string {
+    try {
+      check_driver_is_available(nic_named(states_, "eth1").nic, driver, tree_.roots(),
+                                tree_.path("modules"));
+    } catch (const Failure& failure) {
+      return failure.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal_of("igb_uio"), "") << "without an index it cannot be told";
+  tree_.write("modules/modules.dep", "kernel/drivers/uio/uio.ko.xz:\n");
+  EXPECT_EQ(refusal_of("igb_uio"),
+            "0000:00:05.0 needs the kernel module igb_uio, which this kernel does not have, "
+            "allowed: apt install linux-headers-$(uname -r) dpdk-kmods-dkms && modprobe igb_uio "
+            "wc_activate=1");
+  EXPECT_THAT(refusal_of("uio_pci_generic"), HasSubstr("allowed: a kernel that has it"));
+  tree_.write("sys/module/igb_uio/refcnt", "0\n");
+  EXPECT_EQ(refusal_of("igb_uio"), "");
+}
+
+TEST_F(NicTest, AFailedBindSaysWhatBecameOfTheNic) {
+  machine::Nic nic = nic_named(states_, "eth1").nic;
+  EXPECT_EQ(after_failed_bind(nic, "uio_pci_generic", "section\n"),
+            "0000:00:05.0 is still with its kernel driver ena\n");
+  EXPECT_THAT(after_failed_bind(nic, "igb_uio", ""),
+              HasSubstr("igb_uio is provided by: apt install linux-headers-$(uname -r)"));
+  nic.override_driver = "uio_pci_generic";
+  EXPECT_EQ(after_failed_bind(nic, "uio_pci_generic", "section\n"),
+            "0000:00:05.0 is still with its kernel driver ena until the next boot, and then with "
+            "uio_pci_generic; `lyre nic unbind 0000:00:05.0` takes that back\n");
+  nic.driver = "";
+  EXPECT_EQ(after_failed_bind(nic, "uio_pci_generic", "section\n"),
+            "0000:00:05.0 has lost its kernel driver; `lyre nic unbind 0000:00:05.0` gives it "
+            "back. It was configured as:\nsection\n");
 }
 
 TEST_F(NicTest, UnbindUndoesIt) {

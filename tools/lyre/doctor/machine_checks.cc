@@ -137,7 +137,7 @@ Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicS
   if (wanted.empty()) return fine("modules", saw);
   if (wanted == "igb_uio") {
     return note("modules", saw, "an ENA without an IOMMU is driven through igb_uio",
-                "apt install dpdk-kmods-dkms && modprobe igb_uio wc_activate=1");
+                machine::remedy_for(wanted));
   }
   return note(
       "modules", saw,

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "machine/default_driver.h"
+#include "machine/kernel_modules.h"
 #include "machine/vmbus.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/json_document.h"
@@ -158,6 +159,33 @@ std::vector<std::string> bind_command(const std::vector<NicState>& states,
   std::vector<std::string> command = driverctl("set-override", nic);
   command.push_back(driver);
   return command;
+}
+
+void check_driver_is_available(const Nic& nic, const std::string& driver,
+                               const machine::Roots& roots, const std::string& modules_folder) {
+  if (machine::is_driver_available(driver, roots, modules_folder)) return;
+  const std::string remedy = machine::remedy_for(driver);
+  throw Failure(kExitFailure,
+                nic.address + " needs the kernel module " + driver +
+                    ", which this kernel does not have, allowed: " +
+                    (remedy.empty() ? "a kernel that has it, or another --driver" : remedy));
+}
+
+std::string after_failed_bind(const Nic& now, const std::string& driver,
+                              const std::string& section) {
+  const std::string undo = "`lyre nic unbind " + now.address + "`";
+  const std::string remedy = machine::remedy_for(driver);
+  const std::string provided = remedy.empty() ? "" : driver + " is provided by: " + remedy + "\n";
+  const bool has_kernel_driver = !now.driver.empty() && !machine::is_user_space_driver(now.driver);
+  if (!has_kernel_driver) {
+    return provided + now.address + " has lost its kernel driver; " + undo +
+           " gives it back. It was configured as:\n" + section;
+  }
+  const std::string still =
+      provided + now.address + " is still with its kernel driver " + now.driver;
+  if (now.override_driver.empty()) return still + "\n";
+  return still + " until the next boot, and then with " + now.override_driver + "; " + undo +
+         " takes that back\n";
 }
 
 std::vector<std::string> unbind_command(const std::vector<NicState>& states,

@@ -42,6 +42,14 @@ bool stays_with_kernel(const machine::Nic& nic);
 /// Fails: throws Failure: no such NIC, or it must stay with its kernel driver.
 std::vector<std::string> bind_command(const std::vector<NicState>& states,
                                       const BindRequest& request);
+/// Throws Failure where the kernel has no `driver` to bind the NIC to: driverctl would fail.
+/// `modules_folder`: as machine::modules_folder().
+void check_driver_is_available(const machine::Nic& nic, const std::string& driver,
+                               const machine::Roots& roots, const std::string& modules_folder);
+/// After the bind command failed: what became of the NIC, as it is `now`, and how `driver` is
+/// provided. `section`: how it was configured before.
+std::string after_failed_bind(const machine::Nic& now, const std::string& driver,
+                              const std::string& section);
 std::vector<std::string> unbind_command(const std::vector<NicState>& states,
                                         const std::string& name);
 

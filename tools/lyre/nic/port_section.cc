@@ -77,6 +77,20 @@ std::string value_of(const std::vector<std::string>& addresses) {
   return addresses.size() == 1 ? out : "[" + out + "]";
 }
 
+/// The interface of a NIC that stays with its kernel driver stays, too, and keeps its addresses.
+std::string kept_addresses(const machine::Nic& nic, const InterfaceUse& use) {
+  std::string out = "# The kernel must not have these addresses as well:\n";
+  for (const std::string& address : use.addresses) {
+    for (const std::string& name : nic.interfaces) {
+      out += "#   ip address del " + address + " dev " + name + "\n";
+    }
+  }
+  return out +
+         "# Also take them out of the network configuration (netplan, cloud-init), which sets "
+         "them\n"
+         "# again at boot.\n";
+}
+
 }  // namespace
 
 InterfaceUse interface_use(const std::vector<std::string>& names) {
@@ -117,6 +131,7 @@ std::vector<std::string> gateways_of(const std::vector<std::string>& names,
 std::string port_section(const NicState& state, const InterfaceUse& use) {
   const machine::Nic& nic = state.nic;
   std::string out = "\n[[port]]\n";
+  if (stays_with_kernel(nic) && !use.addresses.empty()) out += kept_addresses(nic, use);
   out += "name = \"" + (nic.interfaces.empty() ? "rail0" : nic.interfaces.front()) + "\"\n";
   out += "device = \"" + state.device + "\"\n";
   if (use.addresses.empty()) {
