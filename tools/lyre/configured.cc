@@ -2,6 +2,8 @@
 
 #include <toml++/toml.h>
 
+#include <algorithm>
+
 namespace lyre::tools {
 namespace {
 
@@ -38,6 +40,20 @@ std::vector<uint32_t> configured_cores(const std::string& config_path) {
     if (core) cores.push_back(*core);
   }
   return cores;
+}
+
+ConfiguredPackets configured_packets(const std::string& config_path) {
+  const toml::table file = file_at(config_path);
+  ConfiguredPackets packets;
+  packets.rx_slots = file["memory"]["rx_slots"].value_or(packets.rx_slots);
+  const toml::array* ports = file["port"].as_array();
+  if (ports == nullptr) return packets;
+  for (const toml::node& port : *ports) {
+    const toml::table* table = port.as_table();
+    if (table == nullptr) continue;
+    packets.mtu_bytes = std::max(packets.mtu_bytes, (*table)["mtu"].value_or(packets.mtu_bytes));
+  }
+  return packets;
 }
 
 std::string configured_socket(const std::string& config_path) {

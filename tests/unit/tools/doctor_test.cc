@@ -119,20 +119,44 @@ TEST_F(DoctorMachineTest, WriteCombiningOfAnEna) {
 
 TEST_F(DoctorMachineTest, Hugepages) {
   set_hugepages(0, 0);
-  expect(check_hugepages(tree_.roots(), nics()), Verdict::kNote, "0 MiB reserved");
+  expect(check_hugepages(tree_.roots(), nics(), 384), Verdict::kNote, "0 MiB reserved");
   add_nic_without_iommu();
-  expect(check_hugepages(tree_.roots(), nics()), Verdict::kProblem, "0 MiB reserved");
+  expect(check_hugepages(tree_.roots(), nics(), 384), Verdict::kProblem, "0 MiB reserved");
   set_hugepages(191, 191);
-  expect(check_hugepages(tree_.roots(), nics()), Verdict::kNote, "382 MiB reserved");
+  expect(check_hugepages(tree_.roots(), nics(), 384), Verdict::kNote, "382 MiB reserved");
   set_hugepages(192, 192);
-  expect(check_hugepages(tree_.roots(), nics()), Verdict::kFine, "384 MiB of them free");
+  expect(check_hugepages(tree_.roots(), nics(), 384), Verdict::kFine, "384 MiB of them free");
+}
+
+TEST_F(DoctorMachineTest, HugepagesForAllWorkers) {
+  EXPECT_EQ(hugepages_mib(1, {}), 384u);
+  EXPECT_EQ(hugepages_mib(4, {}), 384u);
+  EXPECT_GT(hugepages_mib(8, {}), 8 * 66u + 96);
+  EXPECT_GT(hugepages_mib(4, {.rx_slots = 8192, .mtu_bytes = 9001}), 4 * 126u + 96);
+  EXPECT_GT(hugepages_mib(1, {.rx_slots = 1 << 18, .mtu_bytes = 1500}), 600u);
+  set_hugepages(192, 192);
+  const Finding finding = check_hugepages(tree_.roots(), nics(), 600);
+  expect(finding, Verdict::kNote, "384 MiB reserved");
+  EXPECT_THAT(finding.why, HasSubstr("up to 600 MiB"));
+  EXPECT_THAT(finding.mend, StartsWith("echo 300 >"));
+}
+
+TEST_F(DoctorMachineTest, WhatTheConfigurationNeedsOfHugepages) {
+  EXPECT_EQ(workers_in("f: right\nworkers: 12, on cores 2-13; memory of NUMA node 0\n"), 12u);
+  EXPECT_EQ(workers_in("lyred: f:2: a: wrong\n"), 1u);
+  tree_.write("a.toml",
+              "[memory]\nrx_slots = 4096\n[[port]]\nmtu = 9001\n[[port]]\nname = \"b\"\n");
+  const ConfiguredPackets packets = configured_packets(tree_.path("a.toml"));
+  EXPECT_EQ(packets.rx_slots, 4096u);
+  EXPECT_EQ(packets.mtu_bytes, 9001u);
+  EXPECT_EQ(configured_packets(tree_.path("none.toml")).mtu_bytes, 1500u);
 }
 
 // It has taken them.
 TEST_F(DoctorMachineTest, HugepagesOfTheDaemonThatRuns) {
   add_nic_without_iommu();
   set_hugepages(192, 0);
-  expect(check_hugepages(tree_.roots(), nics()), Verdict::kFine,
+  expect(check_hugepages(tree_.roots(), nics(), 384), Verdict::kFine,
          "384 MiB reserved in pages of 2 MiB, 0 MiB of");
   expect(check_hugepages_at_boot(tree_.roots(), ""), Verdict::kNote, "not reserved at boot");
 }

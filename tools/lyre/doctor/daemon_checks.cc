@@ -4,6 +4,7 @@
 #include <pwd.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <sstream>
 #include <utility>
@@ -47,10 +48,19 @@ std::vector<Finding> read_config_check(std::optional<int> status, const std::str
   return findings;
 }
 
-std::vector<Finding> check_config(const std::string& config_path) {
-  std::string output;
-  const auto status = run_program({"lyred", "--check", "--config", config_path}, output);
-  return read_config_check(status, output);
+ConfigCheck run_config_check(const std::string& config_path) {
+  ConfigCheck check;
+  check.status = run_program({"lyred", "--check", "--config", config_path}, check.output);
+  return check;
+}
+
+uint32_t workers_in(const std::string& output) {
+  std::istringstream lines(output);
+  unsigned workers = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (std::sscanf(line.c_str(), "workers: %u,", &workers) == 1) break;
+  }
+  return std::max(workers, 1u);
 }
 
 std::vector<Finding> check_socket(const std::string& path) {

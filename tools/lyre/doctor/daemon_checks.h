@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +13,14 @@ namespace lyre::tools {
 
 /// What `lyred --check` said: a finding for each line. No status: it is not installed.
 std::vector<Finding> read_config_check(std::optional<int> status, const std::string& output);
-std::vector<Finding> check_config(const std::string& config_path);
+/// What `lyred --check` of a file printed, and its exit status: none where it is not installed.
+struct ConfigCheck {
+  std::optional<int> status;
+  std::string output;
+};
+ConfigCheck run_config_check(const std::string& config_path);
+/// Workers that lyred would run, as it printed them; 1 where it did not.
+uint32_t workers_in(const std::string& output);
 
 /// Who may open the socket; nothing if it is not there.
 std::vector<Finding> check_socket(const std::string& path);

@@ -14,10 +14,18 @@ namespace {
 /// epoll_pwait2(), with which a worker sleeps, came with 5.11.
 constexpr int kKernelMajor = 5;
 constexpr int kKernelMinor = 11;
-/// Enough for one worker with default settings: what kReserveNow reserves.
-constexpr uint64_t kHugepagesMib = 384;
-constexpr const char* kReserveNow =
-    "echo 192 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+/// What `lyre nic bind` reserves.
+constexpr uint64_t kHugepagesMibMin = 384;
+/// DPDK's own memory: that of the daemon, and that of a worker's queues.
+constexpr uint64_t kHeapMib = 96;
+constexpr uint64_t kHeapOfWorkerMib = 32;
+/// A worker's pools beside those of packets of the MTU, and rounding to pages.
+constexpr uint64_t kSmallPoolsMib = 12;
+/// Packets of the MTU that a worker copies into, beside those that it receives into.
+constexpr uint64_t kCopyPackets = 1024;
+/// Buffers of NICs are not smaller. What else a slot has: mbuf, headroom, PacketBuf.
+constexpr uint64_t kNicRoomBytes = 2048;
+constexpr uint64_t kSlotOverheadBytes = 600;
 constexpr const char* kReserveAtBoot =
     "echo 'vm.nr_hugepages = 192' > /etc/sysctl.d/60-lyre.conf && sysctl --system";
 
@@ -62,6 +70,11 @@ HugepageSum hugepages(const machine::Roots& roots) {
     sum.free_mib += pool.free_mib();
   }
   return sum;
+}
+
+std::string reserve_command(uint64_t mib) {
+  return "echo " + std::to_string(mib * 1024 / machine::kPacketPageKib) +
+         " > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 }
 
 /// The module that a NIC needs and that is not loaded; a NIC without an IOMMU goes before the
@@ -172,24 +185,34 @@ std::vector<Finding> check_write_combining(const machine::Roots& roots,
                "systemctl start lyred")};
 }
 
-Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics) {
+uint64_t hugepages_mib(uint32_t workers, const ConfiguredPackets& packets) {
+  constexpr uint64_t kMib = 1 << 20;
+  const uint64_t slot = std::max<uint64_t>(packets.mtu_bytes, kNicRoomBytes) + kSlotOverheadBytes;
+  const uint64_t packets_mib = (packets.rx_slots + kCopyPackets) * slot / kMib + 1;
+  const uint64_t sum = kHeapMib + workers * (kHeapOfWorkerMib + kSmallPoolsMib + packets_mib);
+  return std::max((sum + 1) / 2 * 2, kHugepagesMibMin);
+}
+
+Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics,
+                        uint64_t needed_mib) {
   // A daemon that runs has taken its own: free ones tell nothing of it.
   const HugepageSum sum = hugepages(roots);
   const std::string saw = std::to_string(sum.reserved_mib) + " MiB reserved in pages of 2 MiB, " +
                           std::to_string(sum.free_mib) + " MiB of them free";
-  if (sum.reserved_mib >= kHugepagesMib) return fine("hugepages", saw);
+  if (sum.reserved_mib >= needed_mib) return fine("hugepages", saw);
+  const std::string reserve = reserve_command(needed_mib);
   if (sum.reserved_mib > 0) {
-    return note("hugepages", saw, "384 MiB are enough for one worker with default settings",
-                kReserveNow);
+    return note("hugepages", saw,
+                "the workers of lyred.toml need up to " + std::to_string(needed_mib) + " MiB",
+                reserve);
   }
   if (has_nic_without_iommu(nics)) {
     return problem("hugepages", saw,
                    "a NIC without an IOMMU fetches physical addresses, which ordinary pages do not "
                    "keep",
-                   kReserveNow);
+                   reserve);
   }
-  return note("hugepages", saw, "with ordinary pages a worker misses the TLB more often",
-              kReserveNow);
+  return note("hugepages", saw, "with ordinary pages a worker misses the TLB more often", reserve);
 }
 
 Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& boot_text) {

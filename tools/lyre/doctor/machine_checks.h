@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "machine/files.h"
+#include "tools/lyre/configured.h"
 #include "tools/lyre/doctor/finding.h"
 #include "tools/lyre/nic/nic.h"
 
@@ -19,7 +20,11 @@ Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicS
 std::vector<Finding> check_write_combining(const machine::Roots& roots,
                                            const std::vector<NicState>& nics,
                                            const std::string& options);
-Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics);
+/// Hugepages for so many workers, in MiB: DPDK's own memory, and the pools of each worker.
+uint64_t hugepages_mib(uint32_t workers, const ConfiguredPackets& packets);
+/// `needed_mib`: what lyred needs of them.
+Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics,
+                        uint64_t needed_mib);
 Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& boot_text);
 Finding check_isolation(const machine::Roots& roots);
 Finding check_io_uring(const machine::Roots& roots);
