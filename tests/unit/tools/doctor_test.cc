@@ -7,6 +7,7 @@
 
 #include "libclient/include/lyre/lyre.h"
 #include "tests/unit/machine/tree.h"
+#include "tests/unit/tools/expect_finding.h"
 #include "tests/unit/tools/stats_segment.h"
 #include "tools/lyre/child_program.h"
 #include "tools/lyre/doctor/config_checks.h"
@@ -28,14 +29,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-/// Every finding that is not fine says why, and what mends it.
-void expect(const Finding& finding, Verdict verdict, const std::string& saw) {
-  EXPECT_EQ(finding.verdict, verdict) << finding.saw;
-  EXPECT_THAT(finding.saw, HasSubstr(saw));
-  EXPECT_EQ(finding.why.empty(), verdict == Verdict::kFine);
-  EXPECT_EQ(finding.mend.empty(), verdict == Verdict::kFine);
-}
-
 class DoctorMachineTest : public ::testing::Test {
  protected:
   std::vector<NicState> nics() {
@@ -47,11 +40,6 @@ class DoctorMachineTest : public ::testing::Test {
   void add_nic_with_iommu() {
     tree_.add_nic("0000:00:06.0", "0x8086 0x154c", "i40e", "eth2");
     tree_.link("sys/bus/pci/devices/0000:00:06.0/iommu_group", "sys/kernel/iommu_groups/3");
-  }
-  void set_hugepages(int total, int free) {
-    const std::string pool = "sys/kernel/mm/hugepages/hugepages-2048kB/";
-    tree_.write(pool + "nr_hugepages", std::to_string(total) + "\n");
-    tree_.write(pool + "free_hugepages", std::to_string(free) + "\n");
   }
 
   machine::Tree tree_;
@@ -115,65 +103,6 @@ TEST_F(DoctorMachineTest, WriteCombiningOfAnEna) {
   expect(look("options igb_uio wc_activate=1\n").at(0), Verdict::kNote, "wc_activate=0");
   tree_.write("sys/module/igb_uio/parameters/wc_activate", "1\n");
   expect(look("").at(0), Verdict::kFine, "wc_activate=1");
-}
-
-TEST_F(DoctorMachineTest, Hugepages) {
-  set_hugepages(0, 0);
-  expect(check_hugepages(tree_.roots(), nics(), 384), Verdict::kNote, "0 MiB reserved");
-  add_nic_without_iommu();
-  expect(check_hugepages(tree_.roots(), nics(), 384), Verdict::kProblem, "0 MiB reserved");
-  set_hugepages(191, 191);
-  expect(check_hugepages(tree_.roots(), nics(), 384), Verdict::kNote, "382 MiB reserved");
-  set_hugepages(192, 192);
-  expect(check_hugepages(tree_.roots(), nics(), 384), Verdict::kFine, "384 MiB of them free");
-}
-
-TEST_F(DoctorMachineTest, HugepagesForAllWorkers) {
-  EXPECT_EQ(hugepages_mib(1, {}), 384u);
-  EXPECT_EQ(hugepages_mib(4, {}), 384u);
-  EXPECT_GT(hugepages_mib(8, {}), 8 * 66u + 96);
-  EXPECT_GT(hugepages_mib(4, {.rx_slots = 8192, .mtu_bytes = 9001}), 4 * 126u + 96);
-  EXPECT_GT(hugepages_mib(1, {.rx_slots = 1 << 18, .mtu_bytes = 1500}), 600u);
-  set_hugepages(192, 192);
-  const Finding finding = check_hugepages(tree_.roots(), nics(), 600);
-  expect(finding, Verdict::kNote, "384 MiB reserved");
-  EXPECT_THAT(finding.why, HasSubstr("up to 600 MiB"));
-  EXPECT_THAT(finding.mend, StartsWith("echo 300 >"));
-}
-
-TEST_F(DoctorMachineTest, WhatTheConfigurationNeedsOfHugepages) {
-  EXPECT_EQ(workers_in("f: right\nworkers: 12, on cores 2-13; memory of NUMA node 0\n"), 12u);
-  EXPECT_EQ(workers_in("lyred: f:2: a: wrong\n"), 1u);
-  tree_.write("a.toml",
-              "[memory]\nrx_slots = 4096\n[[port]]\nmtu = 9001\n[[port]]\nname = \"b\"\n");
-  const ConfiguredPackets packets = configured_packets(tree_.path("a.toml"));
-  EXPECT_EQ(packets.rx_slots, 4096u);
-  EXPECT_EQ(packets.mtu_bytes, 9001u);
-  EXPECT_EQ(configured_packets(tree_.path("none.toml")).mtu_bytes, 1500u);
-}
-
-// It has taken them.
-TEST_F(DoctorMachineTest, HugepagesOfTheDaemonThatRuns) {
-  add_nic_without_iommu();
-  set_hugepages(192, 0);
-  expect(check_hugepages(tree_.roots(), nics(), 384), Verdict::kFine,
-         "384 MiB reserved in pages of 2 MiB, 0 MiB of");
-  expect(check_hugepages_at_boot(tree_.roots(), ""), Verdict::kNote, "not reserved at boot");
-}
-
-TEST_F(DoctorMachineTest, HugepagesAtBoot) {
-  set_hugepages(0, 0);
-  expect(check_hugepages_at_boot(tree_.roots(), ""), Verdict::kFine, "no hugepages");
-  set_hugepages(192, 192);
-  expect(check_hugepages_at_boot(tree_.roots(), ""), Verdict::kNote, "not reserved at boot");
-  expect(check_hugepages_at_boot(tree_.roots(), "vm.nr_hugepages = 192\n"), Verdict::kFine,
-         "sysctl");
-  expect(
-      check_hugepages_at_boot(
-          tree_.roots(), "w /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages - - - - 192\n"),
-      Verdict::kFine, "tmpfiles");
-  tree_.write("proc/cmdline", "quiet hugepages=192\n");
-  expect(check_hugepages_at_boot(tree_.roots(), ""), Verdict::kFine, "command line");
 }
 
 TEST_F(DoctorMachineTest, Cores) {
