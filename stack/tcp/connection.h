@@ -179,6 +179,9 @@ struct Connection {
   bool is_active : 1 = false;  ///< opened by this side
   bool reset_pending : 1 = false;
   bool reset_has_ack : 1 = false;
+  /// kProbeAnswersMax, since the challenge ACKs were renewed. No record has it: a successor counts
+  /// from zero.
+  uint8_t probe_answers : 4 = 0;
   bool heard_unreachable = false;  ///< an ICMP error came after the last valid segment
   EndReason end_reason = EndReason::kNone;
   uint8_t keepalives_unanswered = 0;

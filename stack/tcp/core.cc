@@ -5,6 +5,19 @@
 
 namespace lyre::tcp {
 
+namespace {
+
+/// Both limits count in the same period.
+void renew_limits(Core& core, Connection& c, Nanos now) {
+  if (now < c.challenge_until) return;
+  c.challenge_until = now + kChallengePeriod;
+  c.challenge_acks_left =
+      static_cast<uint8_t>(kChallengeAcksMin + core.rng.below(kChallengeAcksSpread));
+  c.probe_answers = 0;
+}
+
+}  // namespace
+
 void set_state(Connection& c, State to) {
   // Callers have checked c.state: segments and calls that do not fit it were refused before.
   LYRE_CHECK(is_legal_move(c.state, to));
@@ -35,13 +48,17 @@ void ack_at_once(Connection& c, Effects& effects) {
 
 void challenge_ack(Core& core, Connection& c, Nanos now, Effects& effects) {
   if (!c.config.limits_challenges) return ack_at_once(c, effects);
-  if (now >= c.challenge_until) {
-    c.challenge_until = now + kChallengePeriod;
-    c.challenge_acks_left =
-        static_cast<uint8_t>(kChallengeAcksMin + core.rng.below(kChallengeAcksSpread));
-  }
+  renew_limits(core, c, now);
   if (c.challenge_acks_left == 0) return;
   --c.challenge_acks_left;
+  ack_at_once(c, effects);
+}
+
+void answer_probe(Core& core, Connection& c, Nanos now, Effects& effects) {
+  if (!c.config.limits_challenges) return ack_at_once(c, effects);
+  renew_limits(core, c, now);
+  if (c.probe_answers == kProbeAnswersMax) return;
+  ++c.probe_answers;
   ack_at_once(c, effects);
 }
 

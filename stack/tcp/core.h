@@ -14,6 +14,9 @@ inline constexpr Nanos kLongAgo = nanos(INT64_MIN / 2);
 inline constexpr uint8_t kChallengeAcksMin = 8;
 inline constexpr uint8_t kChallengeAcksSpread = 5;
 inline constexpr Nanos kChallengePeriod = seconds(1);
+/// So many window probes and keep-alives are answered in kChallengePeriod besides the challenge
+/// ACKs. Without a limit two hosts whose numbers differ by one would answer each other for ever.
+inline constexpr uint8_t kProbeAnswersMax = 8;
 
 /// All state of an engine. The functions of the other files work on it and keep no state elsewhere.
 struct Core {
@@ -41,6 +44,9 @@ void queue_reset(Connection& c, SeqNum seq, bool with_ack, Effects& effects);
 void ack_at_once(Connection& c, Effects& effects);
 /// A challenge ACK. RFC 5961 7 limits its rate.
 void challenge_ack(Core& core, Connection& c, Nanos now, Effects& effects);
+/// RFC 9293 3.8.4 and 3.8.6.1: the answer to a window probe, a keep-alive or a repeated FIN. Hosts
+/// that do not know RCV.NXT can use up the challenge ACKs but not these.
+void answer_probe(Core& core, Connection& c, Nanos now, Effects& effects);
 
 /// The clock of the timestamp option. Units: 1 ms.
 inline uint32_t timestamp_at(const Connection& c, Nanos at) {

@@ -99,6 +99,40 @@ TEST(Reset, ChallengesAreLimited) {  // RFC 5961 7
   EXPECT_TRUE(peer.next().has_value());
 }
 
+/// The peer's window probe or keep-alive.
+SegmentIn probe_of(const Peer& peer) {
+  SegmentIn probe = peer.make(kA, 0, 0);
+  probe.seq = peer.them(0) - 1;
+  return probe;
+}
+
+/// Without an answer the prober gives up a connection that works.
+TEST(Reset, ProbesAreAnsweredWhenStrangersUsedUpTheChallenges) {  // RFC 9293 3.8.4, 3.8.6.1
+  Peer peer;
+  peer.dial();
+  for (int i = 0; i < 40; ++i) {
+    peer.send(peer.make(kA, 1u << 30, 0));
+    peer.all();
+  }
+  peer.send(probe_of(peer));
+  EXPECT_EQ(peer.all().size(), 1u);
+}
+
+/// Or two ends whose numbers differ by one would answer each other for ever.
+TEST(Reset, AnswersToProbesAreLimited) {
+  Peer peer;
+  peer.dial();
+  size_t answered = 0;
+  for (int i = 0; i < 100; ++i) {
+    peer.send(probe_of(peer));
+    answered += peer.all().size();
+  }
+  EXPECT_EQ(answered, 8u);
+  peer.wait(seconds(1));
+  peer.send(probe_of(peer));
+  EXPECT_EQ(peer.all().size(), 1u);
+}
+
 TEST(Reset, InSynReceivedEndsIt) {
   Peer peer;
   SegmentIn syn = peer.make(kS, 0, 0);
