@@ -46,27 +46,50 @@ std::optional<uint32_t> find_predecessor(const Core& core, const Connection& c, 
   return std::nullopt;
 }
 
+/// A segment is compared with so many runs that hold its first bytes, and replaces at most so many.
+/// A peer that sent each byte by itself would otherwise make every later segment cost a walk over
+/// as many runs as it has bytes.
+constexpr int kComparedRuns = 64;
+
+/// Moves the start of `text` behind the runs from `next` on that hold its first bytes. Returns the
+/// run after those. Empty: they are too many.
+std::optional<uint32_t> skip_held_front(const Core& core, uint32_t next, NewText& text) {
+  for (int i = 0; i < kComparedRuns; ++i) {
+    if (next == kNoNode || text.is_empty()) return next;
+    const ReceivedRun& run = core.runs[next];
+    if (run.start.after(text.start)) return next;
+    text.start = latest(text.start, run.end());
+    text.after = next;
+    next = run.next;
+  }
+  return std::nullopt;
+}
+
+/// The first run that `text` does not replace: it is not inside the text, or there are too many
+/// before it.
+uint32_t find_end_of_replaced(const Core& core, uint32_t next, const NewText& text) {
+  for (int i = 0; i < kComparedRuns; ++i) {
+    if (next == kNoNode || core.runs[next].end().after(text.end)) break;
+    next = core.runs[next].next;
+  }
+  return next;
+}
+
 /// Bytes that were stored first are kept. Exception: runs that lie completely inside the segment
 /// are replaced, so that one segment that fills several gaps is stored, and acknowledged, as one.
-/// Empty: there is no room for it, see find_predecessor().
+/// Empty: there is no room for it, see find_predecessor() and skip_held_front().
 std::optional<NewText> trim_to_gap(const Core& core, const Connection& c, SeqNum start,
                                    SeqNum end) {
   const std::optional<uint32_t> predecessor = find_predecessor(core, c, start);
   if (!predecessor) return std::nullopt;
   NewText text{.start = start, .end = end, .after = *predecessor};
-  uint32_t next = text.after == kNoNode ? c.rcv.run_head : core.runs[text.after].next;
+  const uint32_t next = text.after == kNoNode ? c.rcv.run_head : core.runs[text.after].next;
   if (text.after != kNoNode) text.start = latest(text.start, core.runs[text.after].end());
-  while (next != kNoNode && core.runs[next].start.at_or_before(text.start)) {
-    text.start = latest(text.start, core.runs[next].end());
-    text.after = next;
-    next = core.runs[next].next;
-  }
+  const std::optional<uint32_t> behind = skip_held_front(core, next, text);
+  if (!behind) return std::nullopt;
   if (text.is_empty()) return text;
-  while (next != kNoNode && core.runs[next].end().at_or_before(text.end)) {
-    next = core.runs[next].next;
-  }
-  if (next != kNoNode) text.end = earliest(text.end, core.runs[next].start);
-  text.before = next;
+  text.before = find_end_of_replaced(core, *behind, text);
+  if (text.before != kNoNode) text.end = earliest(text.end, core.runs[text.before].start);
   return text;
 }
 

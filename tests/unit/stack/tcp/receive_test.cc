@@ -222,6 +222,49 @@ TEST(Receive, PlaceIsSearchedNearTheEndsOnly) {
   EXPECT_TRUE(peer.text(0, kStep).has_readable);
 }
 
+/// Behind a gap at 0, `count` bytes, each in a segment of its own and `step` behind the last one.
+void send_single_bytes(Peer& peer, uint32_t step, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) EXPECT_FALSE(peer.text(1 + i * step, 1).drop);
+}
+
+ConnectionConfig with_small_charges() {
+  ConnectionConfig config = Peer::plain_config();
+  config.slot_bytes = 100;
+  return config;
+}
+
+// A repeat of held bytes made a segment cost a walk over all runs that touch it.
+TEST(Receive, RepeatIsComparedWithFewRuns) {
+  Peer peer(with_small_charges());
+  peer.dial();
+  constexpr uint32_t kBytes = 200;
+  send_single_bytes(peer, 1, kBytes);
+  EXPECT_EQ(peer.text(1, 1).drop, Drop::kTcpDuplicate) << "its own run is enough";
+  EXPECT_EQ(peer.text(1, 50).drop, Drop::kTcpDuplicate);
+  EXPECT_EQ(peer.text(1, kBytes).drop, Drop::kTcpReassemblyFull);
+  EXPECT_TRUE(peer.text(0, 1).has_readable);
+  EXPECT_EQ(read_all(peer), 1 + kBytes);
+}
+
+TEST(Receive, SegmentReplacesFewRunsAtATime) {
+  Peer peer(with_small_charges());
+  peer.dial();
+  constexpr uint32_t kRuns = 200;
+  send_single_bytes(peer, 2, kRuns);
+  constexpr uint32_t kEnd = 2 * kRuns;
+  uint32_t segments = 0;
+  for (uint32_t at = 0; at < kEnd; ++segments) {
+    ASSERT_LT(segments, kRuns);
+    EXPECT_TRUE(peer.text(at, kEnd - at).has_readable);
+    while (peer.queue().take_superseded()) continue;
+    const uint32_t acknowledged = peer.ack_at(peer.all().back().ack);
+    ASSERT_GT(acknowledged, at);
+    at = acknowledged;
+  }
+  EXPECT_EQ(segments, 4u);
+  EXPECT_EQ(read_all(peer), kEnd);
+}
+
 TEST(Receive, FinBehindAGapWaitsForIt) {
   Peer peer;
   peer.dial();
