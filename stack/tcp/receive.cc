@@ -296,26 +296,41 @@ void process_text(Core& core, Connection& c, const SegmentIn& segment, Nanos now
   store_text(core, c, segment, start, end, now, effects);
 }
 
+/// Beyond the window, or below text that is already stored, the FIN is ignored. In order it is
+/// accepted with any window: it takes no room, and the peer may send nothing else.
+void take_first_fin(const Core& core, Connection& c, SeqNum at, Effects& effects) {
+  ReceiveState& rcv = c.rcv;
+  const bool is_in_window = at == rcv.nxt || (at.after(rcv.nxt) && at.before(rcv.edge));
+  const bool cuts_held_text = rcv.run_tail != kNoNode && core.runs[rcv.run_tail].end().after(at);
+  if (is_in_window && !cuts_held_text) {
+    rcv.has_fin = true;
+    rcv.fin_seq = at;
+  } else {
+    effects.drop = Drop::kTcpOutOfWindow;
+  }
+  ack_at_once(c, effects);
+}
+
+/// RFC 5681 4.2 and RFC 2018 4: a FIN behind a gap is answered and reported as text is, so that its
+/// sender does not wait for its timeout to fill the gap.
+void report_early_fin(Connection& c, Effects& effects) {
+  const SeqNum at = c.rcv.fin_seq;
+  if (c.has_sack) add_sack_block(c, {.start = at, .end = at + 1});
+  ack_at_once(c, effects);
+}
+
 void process_fin(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
   ReceiveState& rcv = c.rcv;
-  const bool is_fin = segment.flags.has(wire::TcpFlags::kFin);
-  if (is_fin && !rcv.has_fin && is_one_of(c.state, kMayReceiveText)) {
+  if (segment.flags.has(wire::TcpFlags::kFin) && is_one_of(c.state, kMayReceiveText)) {
     const SeqNum at = segment.seq + segment.payload_bytes;
-    // Beyond the window, or below text that is already stored, the FIN is ignored. In order it is
-    // accepted with any window: it takes no room, and the peer may send nothing else.
-    const bool is_in_window = at == rcv.nxt || (at.after(rcv.nxt) && at.before(rcv.edge));
-    const bool cuts_held_text = rcv.run_tail != kNoNode && core.runs[rcv.run_tail].end().after(at);
-    if (is_in_window && !cuts_held_text) {
-      rcv.has_fin = true;
-      rcv.fin_seq = at;
-    } else {
-      effects.drop = Drop::kTcpOutOfWindow;
-    }
-    ack_at_once(c, effects);
+    if (!rcv.has_fin) take_first_fin(core, c, at, effects);
+    const bool is_early = rcv.has_fin && rcv.fin_seq == at && rcv.nxt.before(at);
+    if (is_early) report_early_fin(c, effects);
   }
   if (!rcv.has_fin || rcv.nxt != rcv.fin_seq || !is_one_of(c.state, kMayReceiveText)) return;
   rcv.nxt += 1;
   rcv.edge = latest(rcv.edge, rcv.nxt);
+  drop_sack_blocks_below(c, rcv.nxt);
   effects.peer_finished = true;
   ack_at_once(c, effects);
   on_peer_fin(c, now, effects);

@@ -275,6 +275,47 @@ TEST(Receive, FinBehindAGapWaitsForIt) {
   EXPECT_EQ(peer.all().back().ack, peer.them(601));
 }
 
+/// Its sender would otherwise wait for its timeout.
+TEST(Receive, FinBehindAGapIsReportedEachTime) {  // RFC 5681 4.2, RFC 2018 4
+  Peer peer;
+  peer.dial();
+  for (int i = 0; i < 2; ++i) {
+    peer.send(peer.make(kFA, 500, 0));
+    const auto acks = peer.all();
+    ASSERT_EQ(acks.size(), 1u);
+    EXPECT_EQ(acks[0].ack, peer.them(0));
+    ASSERT_EQ(acks[0].options.sack_count, 1);
+    EXPECT_EQ(acks[0].options.sacks[0].start, peer.them(500));
+    EXPECT_EQ(acks[0].options.sacks[0].end, peer.them(501));
+  }
+  EXPECT_TRUE(peer.text(0, 500).peer_finished);
+  const auto last = peer.all().back();
+  EXPECT_EQ(last.ack, peer.them(501));
+  EXPECT_EQ(last.options.sack_count, 0);
+}
+
+TEST(Receive, FinOfTextBehindAGapIsInItsBlock) {  // RFC 2018 4
+  Peer peer;
+  peer.dial();
+  peer.send(peer.make(kFA, 500, 0, 100));
+  const auto ack = peer.all().back();
+  ASSERT_EQ(ack.options.sack_count, 1);
+  EXPECT_EQ(ack.options.sacks[0].start, peer.them(500));
+  EXPECT_EQ(ack.options.sacks[0].end, peer.them(601));
+}
+
+TEST(Receive, FinBehindAGapIsAnsweredWithoutSack) {  // RFC 5681 4.2
+  Peer peer;
+  peer.syn_options.sack_permitted = false;
+  peer.dial();
+  for (int i = 0; i < 3; ++i) {
+    peer.send(peer.make(kFA, 500, 0));
+    const auto acks = peer.all();
+    ASSERT_EQ(acks.size(), 1u);
+    EXPECT_EQ(acks[0].options.sack_count, 0);
+  }
+}
+
 TEST(Receive, TextBehindTheFinIsCounted) {  // RFC 9293 3.10.7.4, seventh
   Peer peer;
   peer.dial();

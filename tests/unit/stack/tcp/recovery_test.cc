@@ -123,6 +123,31 @@ TEST(Recovery, LiesInSackBlocksChangeNothing) {
   EXPECT_EQ(peer.info().in_flight_bytes, 8000u);
 }
 
+/// Only the FIN arrived: the text before it is sent again without a timeout, and the FIN is not.
+TEST(Recovery, SackOfTheFinShowsWhatIsMissingBeforeIt) {  // RFC 2018 5
+  Peer peer;
+  peer.dial();
+  peer.app_send(1000);
+  peer.all();
+  peer.shutdown();
+  ASSERT_TRUE(peer.next()->flags.has(wire::TcpFlags::kFin));
+  peer.now += millis(10);
+  peer.ack_with_sack(0, {{1000, 1001}});
+  auto again = peer.next();
+  if (!again) {
+    peer.run_deadline();
+    again = peer.next();
+  }
+  ASSERT_TRUE(again.has_value());
+  EXPECT_TRUE(again->is_retransmission);
+  EXPECT_EQ(again->seq, peer.us(0));
+  EXPECT_EQ(again->payload_bytes, 1000u);
+  EXPECT_FALSE(again->flags.has(wire::TcpFlags::kFin));
+  EXPECT_EQ(peer.info().timeouts, 0u);
+  peer.ack(1001);
+  EXPECT_EQ(peer.state(), State::kFinWait2);
+}
+
 TEST(Recovery, WhatWasPushedIsPushedAgain) {  // RFC 9293 3.9.1.2
   Peer peer;
   peer.dial();
