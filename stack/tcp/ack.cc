@@ -4,6 +4,7 @@
 
 #include "stack/tcp/closing.h"
 #include "stack/tcp/connect.h"
+#include "stack/tcp/ecn.h"
 #include "stack/tcp/loss.h"
 #include "stack/tcp/path_mtu.h"
 #include "stack/tcp/timers.h"
@@ -222,7 +223,7 @@ Verdict process_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos n
                      .pipe_before_bytes = c.in_flight_bytes(),
                      .flight_size_before_bytes = c.snd.nxt.since(c.snd.una),
                      .ack = segment.ack,
-                     .has_echo = c.ecn.is_on && segment.flags.has(wire::TcpFlags::kEce)};
+                     .has_echo = may_set_ect(c) && segment.flags.has(wire::TcpFlags::kEce)};
   c.snd.more_follows = false;  // an ACK ends the wait for more data (SendMark::kMore)
   const bool is_telling =
       c.has_outstanding() || segment.options.sack_count > 0 || c.recovery.tail_probe_open;

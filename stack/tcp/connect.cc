@@ -211,7 +211,7 @@ void establish(Core& core, Connection& c, const SegmentIn& segment, Nanos now, E
   effects.became_established = true;
   effects.wants_transmit = true;
   const CongestionAlgorithm wanted = c.config.congestion;
-  congestion_start(c.cc, c.ecn.is_on ? wanted : traits_of(wanted).without_ecn, c.snd.mss_bytes);
+  congestion_start(c.cc, may_set_ect(c) ? wanted : traits_of(wanted).without_ecn, c.snd.mss_bytes);
   congestion_start_data(c.cc, c.snd.nxt);
   // RFC 5681 3.1: after a lost SYN the initial window is one segment.
   if (c.recovery.syn_retransmitted) c.cc.cwnd_bytes = c.cc.mss_bytes;

@@ -69,7 +69,7 @@ inline constexpr uint8_t kRunAcksMax = 3;
 
 /// RFC 3168 and RFC 8257, both directions.
 struct EcnState {
-  bool is_on = false;
+  bool is_on = false;            ///< marks are echoed; to set ECT see may_set_ect()
   bool owes_echo = false;        ///< RFC 3168 6.1.3: ECE in every segment until CWR comes
   bool owes_cwr = false;         ///< the next new text carries CWR
   bool last_was_marked = false;  ///< DCTCP.CE of RFC 8257 3.2

@@ -21,10 +21,14 @@ bool wants_marks(const ConnectionConfig& config) {
   return traits_of(config.congestion).is_driven_by_marks;
 }
 
+/// What this side's first SYN asks for.
+bool asks_for_ecn(const ConnectionConfig& config) {
+  return config.ecn == EcnMode::kOn || wants_marks(config);
+}
+
 /// RFC 3168 6.1.1.1: a SYN without answer may have been dropped because of its ECN flags.
 bool is_ecn_setup_syn(const Connection& c) {
-  const bool is_wanted = c.config.ecn == EcnMode::kOn || wants_marks(c.config);
-  return is_wanted && !c.recovery.syn_retransmitted;
+  return asks_for_ecn(c.config) && !c.recovery.syn_retransmitted;
 }
 
 /// RFC 8257 3.2: stores the ACK for the text before the mark changed, because a delayed ACK may
@@ -57,6 +61,11 @@ bool echoes(const Connection& c) {
 
 bool echoes_every_mark(const Connection& c) { return c.ecn.is_on && wants_marks(c.config); }
 
+bool may_set_ect(const Connection& c) {
+  const bool sent_plain_syn = c.is_active && c.recovery.syn_retransmitted;
+  return c.ecn.is_on && !sent_plain_syn;
+}
+
 bool agrees_to_ecn(const ConnectionConfig& config, const SegmentIn& syn) {
   // Senders do not set ECT on a SYN, so a path that delivers a marked one is broken.
   const bool is_trusted = syn.ecn == wire::Ecn::kNotEct || wants_marks(config);
@@ -73,14 +82,15 @@ void offer_ecn(const Connection& c, SegmentOut& out) {
 }
 
 void accept_ecn_offer(Connection& c, const SegmentIn& syn) {
+  // The first SYN asked, even if a plain one followed: see may_set_ect().
   if (c.state != State::kSynSent) {
     c.ecn.is_on = agrees_to_ecn(c.config, syn);
   } else if (syn.flags.has(TcpFlags::kAck)) {
     // Both flags in a SYN,ACK mean that the peer reflects reserved bits without implementing ECN.
     c.ecn.is_on =
-        is_ecn_setup_syn(c) && syn.flags.has(TcpFlags::kEce) && !syn.flags.has(TcpFlags::kCwr);
+        asks_for_ecn(c.config) && syn.flags.has(TcpFlags::kEce) && !syn.flags.has(TcpFlags::kCwr);
   } else {
-    c.ecn.is_on = is_ecn_setup_syn(c) && has_both(syn.flags);
+    c.ecn.is_on = asks_for_ecn(c.config) && has_both(syn.flags);
   }
 }
 
@@ -110,6 +120,7 @@ void mark_departure(Connection& c, bool is_new_text, SegmentOut& out) {
   if (echoes(c)) out.flags.set(TcpFlags::kEce);
   // RFC 8257 3.5: queues that mark early drop packets early that are not ECT. ACKs and
   // retransmissions would be dropped first, so all packets are ECT, as in Linux.
+  if (!may_set_ect(c)) return;
   if (is_new_text || echoes_every_mark(c)) out.ecn = wire::Ecn::kEct0;
   if (!is_new_text || !ecn.owes_cwr) return;
   out.flags.set(TcpFlags::kCwr);  // RFC 3168 6.1.2

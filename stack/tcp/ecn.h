@@ -10,6 +10,9 @@ namespace lyre::tcp {
 /// True when both sides echo every mark (RFC 8257) instead of one a window (RFC 3168).
 bool echoes_every_mark(const Connection& c);
 
+/// RFC 3168 6.1.1: a host that sent a plain SYN after an ECN-setup one, and is answered with an
+/// ECN-setup SYN,ACK, echoes the peer's marks (EcnState::is_on) but does not set ECT itself.
+bool may_set_ect(const Connection& c);
 /// RFC 3168 6.1.1: whether a listener accepts the ECN request of the peer's SYN.
 bool agrees_to_ecn(const ConnectionConfig& config, const SegmentIn& syn);
 /// RFC 3168 6.1.1: ECE and CWR of the SYN or SYN,ACK in `out`.

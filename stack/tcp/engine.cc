@@ -8,6 +8,7 @@
 #include "stack/tcp/connect.h"
 #include "stack/tcp/connection_record.h"
 #include "stack/tcp/core.h"
+#include "stack/tcp/ecn.h"
 #include "stack/tcp/invariants.h"
 #include "stack/tcp/loss.h"
 #include "stack/tcp/path_mtu.h"
@@ -285,7 +286,7 @@ ConnectionInfo Engine::info(ConnId conn) const {
   info.last_heard_at = c.last_heard_at;
   info.state = c.state;
   info.congestion = c.cc.algorithm;
-  info.has_ecn = c.ecn.is_on;
+  info.has_ecn = may_set_ect(c);
   info.mss_bytes = c.snd.mss_bytes;
   info.mss_full_bytes = c.snd.mss_full_bytes;
   info.cwnd_bytes = c.cc.cwnd_bytes;

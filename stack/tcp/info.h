@@ -21,7 +21,7 @@ enum class Waiting : uint8_t {
 struct ConnectionInfo {
   State state = State::kClosed;
   CongestionAlgorithm congestion = CongestionAlgorithm::kCubic;
-  bool has_ecn = false;         ///< both sides agreed
+  bool has_ecn = false;         ///< both sides agreed: this one sets ECT
   bool has_timestamps = false;  ///< as has_sack and has_scaling
   bool has_sack = false;
   bool has_scaling = false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "stack/tcp/ecn.h"
 #include "stack/tcp/path_mtu.h"
 #include "stack/tcp/prr.h"
 #include "stack/tcp/state_table.h"
@@ -191,7 +192,7 @@ bool settle_tail_probe(Core& core, Connection& c, const AckSample& sample,
   if (recovery.phase != RecoveryPhase::kOpen) return false;  // this window was already reduced
   forget_reduction(core, c);
   congestion_on_loss(c.cc, outcome.flight_size_before_bytes);
-  c.ecn.owes_cwr = c.ecn.is_on;
+  c.ecn.owes_cwr = may_set_ect(c);
   recovery.recover = c.snd.nxt;
   c.cc.cwnd_bytes = std::min(c.cc.cwnd_bytes, c.cc.ssthresh_bytes);
   return false;
@@ -265,7 +266,7 @@ void react_to_ack(Core& core, Connection& c, AckSample& sample, const AckOutcome
   if (!may_hide_loss) c.deadline(Timer::kReorder) = kNever;
 
   if (lost_count > 0 && !c.is_repairing()) enter_fast_recovery(core, c, outcome);
-  if (c.ecn.is_on) react_to_echo(core, c, outcome);
+  if (may_set_ect(c)) react_to_echo(core, c, outcome);
   if (recovery.phase == RecoveryPhase::kOpen) keep_recover_near(c);
   // 6. The window: by PRR in the phase that this ACK leaves behind, or else by its growth.
   if (follows_prr(c)) {
@@ -307,7 +308,7 @@ void on_timeout(Core& core, Connection& c, Nanos now) {
   recovery.phase = RecoveryPhase::kTimeoutRecovery;
   recovery.recover = c.snd.nxt;
   recovery.tail_probe_open = false;
-  c.ecn.owes_cwr = c.ecn.is_on;
+  c.ecn.owes_cwr = may_set_ect(c);
   c.snd.tail_probe_pending = false;
   c.snd.dup_acks = 0;
   c.snd.dup_bytes = 0;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "stack/tcp/ecn.h"
+
 namespace lyre::tcp {
 
 namespace {
@@ -33,7 +35,7 @@ void begin_reduction(Connection& c, uint32_t pipe_bytes) {
   recovery.prr_delivered_bytes = 0;
   recovery.prr_out_bytes = 0;
   recovery.recover_flight_bytes = std::max(pipe_bytes, 1u);
-  c.ecn.owes_cwr = c.ecn.is_on;
+  c.ecn.owes_cwr = may_set_ect(c);
 }
 
 void reduce_proportionally(Connection& c, uint32_t delivered_bytes, bool is_safe) {

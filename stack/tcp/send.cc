@@ -125,7 +125,7 @@ SegmentOut make_run_ack(Connection& c, Nanos now) {
   out.seq = c.snd.nxt;
   out.ack = ecn.run_acks[0];
   out.mss_bytes = c.snd.mss_bytes;
-  out.ecn = wire::Ecn::kEct0;
+  if (may_set_ect(c)) out.ecn = wire::Ecn::kEct0;
   out.flags.set(TcpFlags::kAck);
   if (is_marked) out.flags.set(TcpFlags::kEce);
   out.window = window_from(c, out.ack);

@@ -111,6 +111,38 @@ TEST(EcnSetup, LostSynIsFollowedByAPlainOne) {  // RFC 3168 6.1.1.1
   EXPECT_FALSE(peer.info().has_ecn);
 }
 
+/// The answer to the first SYN came late, or the second one reached a peer that knew the first: it
+/// sends ECT.
+TEST(EcnSetup, MarksAreEchoedAfterAPlainSynButNotAskedFor) {  // RFC 3168 6.1.1
+  for (const ConnectionConfig& config : {with_ecn(EcnMode::kOn), with_dctcp()}) {
+    Peer peer(config);
+    peer.dial_only();
+    peer.run_deadline();
+    ASSERT_FALSE(has(*peer.next(), kE | kC));
+    answer_syn(peer, kSA | kE);
+    EXPECT_NE(peer.info().congestion, CongestionAlgorithm::kDctcp);
+    peer.send(marked_text(peer, 0, Ecn::kCe));
+    const SegmentOut ack = peer.all().back();
+    EXPECT_TRUE(has(ack, kE));
+    EXPECT_EQ(ack.ecn, Ecn::kNotEct);
+    peer.app_send(1000);
+    EXPECT_EQ(peer.next()->ecn, Ecn::kNotEct);
+    peer.sent_ = 1000;
+    peer.send(peer.make(kA | kE, 1000, 1000));
+    EXPECT_EQ(peer.info().ecn_reductions, 0u);
+  }
+}
+
+TEST(EcnSetup, APlainAnswerAfterAPlainSynTurnsItOff) {  // RFC 3168 6.1.1
+  Peer peer(with_ecn(EcnMode::kOn));
+  peer.dial_only();
+  peer.run_deadline();
+  peer.next();
+  answer_syn(peer, kSA);
+  peer.send(marked_text(peer, 0, Ecn::kCe));
+  EXPECT_FALSE(has(peer.all().back(), kE));
+}
+
 TEST(EcnSetup, ListenerAgreesUnlessOff) {  // RFC 3168 6.1.1
   for (const EcnMode mode : {EcnMode::kAccept, EcnMode::kOn}) {
     Peer peer(with_ecn(mode));
