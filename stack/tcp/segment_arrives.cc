@@ -50,7 +50,7 @@ bool is_acceptable(const Connection& c, const SegmentIn& segment) {
 
 /// RFC 9293 3.8.4 and 3.8.6.1: a window probe or a keep-alive, or the peer's FIN again. All are one
 /// below RCV.NXT, which a host off the path does not know.
-bool is_probe(const Connection& c, const SegmentIn& segment) {
+bool is_peers_probe(const Connection& c, const SegmentIn& segment) {
   return segment.seq == c.rcv.nxt - 1 && segment.payload_bytes == 0 &&
          !segment.flags.has(TcpFlags::kSyn);
 }
@@ -68,7 +68,7 @@ void answer_unacceptable(Core& core, Connection& c, const SegmentIn& segment, Na
     note_duplicate(c, segment.seq, end);
     return ack_at_once(c, effects);
   }
-  if (is_probe(c, segment)) return answer_probe(core, c, now, effects);
+  if (is_peers_probe(c, segment)) return answer_probe(core, c, now, effects);
   // The rate limit keeps two hosts with inconsistent state from answering each other without end.
   challenge_ack(core, c, now, effects);
 }
