@@ -8,6 +8,7 @@
 #include "stack/tcp/receive_window.h"
 #include "stack/tcp/scoreboard.h"
 #include "stack/tcp/state_table.h"
+#include "stack/tcp/timers.h"
 #include "stack/tcp/undo.h"
 
 namespace lyre::tcp {
@@ -83,7 +84,7 @@ bool has_timer(const Connection& c) {
   if (is_one_of(c.state, kOpening) && c.deadline(Timer::kGiveUp) == kNever) return false;
   if (c.state == State::kTimeWait && c.deadline(Timer::kIdle) == kNever) return false;
   return c.state == State::kClosed || c.snd.sent.record_count == 0 ||
-         c.deadline(Timer::kTimeout) != kNever || c.deadline(Timer::kTailProbe) != kNever;
+         c.deadline(Timer::kTimeout) != kNever;
 }
 
 bool is_sound(const Connection& c) {
@@ -201,6 +202,13 @@ void forget_retransmission(Connection& c) {
   }
 }
 
+/// An earlier daemon ran the tail loss probe instead of the timeout.
+void run_timeout_beside_tail_probe(Connection& c) {
+  const Nanos probe = c.deadline(Timer::kTailProbe);
+  Nanos& timeout = c.deadline(Timer::kTimeout);
+  if (probe != kNever && timeout == kNever) timeout = probe + current_rto(c);
+}
+
 bool read_connection(Core& core, Connection& c, uint32_t slot_bytes, record::Reader& in) {
   uint32_t sent_count = 0;
   bool has_undo = false;
@@ -211,6 +219,7 @@ bool read_connection(Core& core, Connection& c, uint32_t slot_bytes, record::Rea
   };
   if (!in.take(Kind::kConnection, kConnectionRecordVersion, list) || !is_sound(c)) return false;
   if (!c.has_outstanding()) forget_retransmission(c);
+  run_timeout_beside_tail_probe(c);
   c.config.slot_bytes = slot_bytes;
   c.config.receive_buffer_bytes = workable_buffer_bytes(c.config, c.config.receive_buffer_bytes);
   if (!restore_sent(core, c, sent_count, in)) return false;

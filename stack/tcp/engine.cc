@@ -37,10 +37,11 @@ void show_waiting(const Connection& c, ConnectionInfo& info) {
     Timer timer;
     Waiting waiting;
   };
-  static constexpr Shown kShown[] = {{Timer::kTimeout, Waiting::kAcknowledgement},
-                                     {Timer::kTailProbe, Waiting::kTailProbe},
-                                     {Timer::kPersist, Waiting::kWindow},
-                                     {Timer::kIdle, Waiting::kEnd}};
+  static constexpr Shown kShown[] = {
+      {Timer::kTailProbe, Waiting::kTailProbe},  // before an equal timeout
+      {Timer::kTimeout, Waiting::kAcknowledgement},
+      {Timer::kPersist, Waiting::kWindow},
+      {Timer::kIdle, Waiting::kEnd}};
   for (const Shown& shown : kShown) {
     if (c.deadline(shown.timer) >= info.waiting_until) continue;
     info.waiting = shown.waiting;

@@ -15,8 +15,7 @@ void check_send_space(const Connection& c) {
   LYRE_CHECK(snd.nxt.at_or_before(snd.queue_end + (snd.fin_queued ? 1 : 0)));
   LYRE_CHECK(c.cc.cwnd_bytes > 0 || c.state == State::kClosed);
   LYRE_CHECK(snd.sent.sacked_bytes + snd.sent.lost_bytes <= snd.nxt.since(snd.una));
-  const bool has_timer =
-      c.deadline(Timer::kTimeout) != kNever || c.deadline(Timer::kTailProbe) != kNever;
+  const bool has_timer = c.deadline(Timer::kTimeout) != kNever;
   const bool waits = c.state != State::kClosed && snd.sent.record_count > 0;
   LYRE_CHECK(!waits || has_timer);  // a timer leads to the retransmission of unacknowledged data
 }

@@ -24,15 +24,22 @@ bool may_probe_tail(const Connection& c) {
 
 /// RFC 8985 7.2, TLP_calc_PTO.
 Nanos tail_probe_delay(const Connection& c) {
-  Nanos delay = c.rtt.srtt * 2 + kTailProbeMargin;
-  if (c.snd.nxt.since(c.snd.una) <= c.snd.mss_bytes) delay += kPeerAckDelayMax;
-  return earlier(delay, current_rto(c));
+  const Nanos delay = c.rtt.srtt * 2 + kTailProbeMargin;
+  const bool is_single = c.snd.nxt.since(c.snd.una) <= c.snd.mss_bytes;
+  return is_single ? delay + kPeerAckDelayMax : delay;
+}
+
+/// RFC 8985 7.2: no later than the timeout, which sends do not move. Otherwise a sender that never
+/// pauses would put both off without end.
+void arm_tail_probe(Connection& c, Nanos now) {
+  const Nanos timeout = c.deadline(Timer::kTimeout);
+  c.deadline(Timer::kTailProbe) =
+      may_probe_tail(c) ? earlier(now + tail_probe_delay(c), timeout) : kNever;
 }
 
 void arm_retransmit(Connection& c, Nanos now) {
-  const bool is_probe = may_probe_tail(c);
-  c.deadline(Timer::kTailProbe) = is_probe ? now + tail_probe_delay(c) : kNever;
-  c.deadline(Timer::kTimeout) = is_probe ? kNever : now + current_rto(c);
+  c.deadline(Timer::kTimeout) = now + current_rto(c);
+  arm_tail_probe(c, now);
 }
 
 bool take_due(Connection& c, Timer timer, Nanos now) {
@@ -162,6 +169,7 @@ void arm_after_ack(Connection& c, Nanos now) {
 
 void recheck_tail_probe(Connection& c, Nanos now) {
   if (c.deadline(Timer::kTailProbe) == kNever || may_probe_tail(c)) return;
+  // The peer is there, and reports losses: what is sent again has a whole timeout.
   arm_retransmit(c, now);
 }
 
@@ -169,10 +177,8 @@ void arm_after_send(Connection& c, Nanos now) {
   c.deadline(Timer::kPersist) = kNever;
   c.recovery.persist_backoff = 0;
   if (!c.is_window_withdrawn()) c.snd.is_window_closed = false;
-  const bool is_running =
-      c.deadline(Timer::kTimeout) != kNever || c.deadline(Timer::kTailProbe) != kNever;
-  if (is_running) {
-    if (c.deadline(Timer::kTailProbe) != kNever) arm_retransmit(c, now);
+  if (c.deadline(Timer::kTimeout) != kNever) {
+    if (c.deadline(Timer::kTailProbe) != kNever) arm_tail_probe(c, now);
     return;
   }
   arm_retransmit(c, now);
@@ -207,6 +213,7 @@ void run_timers(Core& core, Connection& c, Nanos now, Effects& effects) {
   if (take_due(c, Timer::kAck, now)) c.rcv.ack_now = true;
   const bool is_paced_in = take_due(c, Timer::kPace, now);
   if (take_due(c, Timer::kReorder, now)) on_reorder_timer(core, c, now);
+  // Where both are due the probe goes first, and puts the timeout off.
   if (take_due(c, Timer::kTailProbe, now)) on_tail_probe(c, now);
   if (take_due(c, Timer::kTimeout, now)) {
     on_timeout(core, c, now);

@@ -24,7 +24,8 @@ void arm_after_queue(Connection& c, Nanos now);
 void arm_after_ack(Connection& c, Nanos now);
 /// An ACK arrived that moved nothing: the conditions of a tail loss probe may no longer hold.
 void recheck_tail_probe(Connection& c, Nanos now);
-/// A segment that must be acknowledged was sent: RFC 6298 5.1.
+/// A segment that must be acknowledged was sent: RFC 6298 5.1 starts the timeout if it does not
+/// run, RFC 8985 7.2 the tail loss probe anew.
 void arm_after_send(Connection& c, Nanos now);
 /// The peer's window does not allow sending: RFC 9293 3.8.6.1.
 void begin_persist(Connection& c, Nanos now);

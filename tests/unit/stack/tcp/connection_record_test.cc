@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "stack/channel/abi.h"
 #include "tests/unit/stack/tcp/peer.h"
 
@@ -70,6 +73,38 @@ TEST(ConnectionRecord, HasTheRoundOfAReaderThatHeardNothingForADay) {
   peer.window = 60000;
   for (uint32_t at = 100; at < 100'000; at += 1000) peer.text(at, 1000);
   EXPECT_TRUE(is_taken(peer));
+}
+
+/// Writes `to` where the record has `from`.
+void replace_time(std::vector<uint8_t>& record, Nanos from, Nanos to) {
+  const auto bytes_of = [](Nanos at) {
+    std::vector<uint8_t> bytes;
+    record::FieldWriter(bytes).time(at);
+    return bytes;
+  };
+  const std::vector<uint8_t> old = bytes_of(from);
+  const auto found = std::search(record.begin(), record.end(), old.begin(), old.end());
+  ASSERT_NE(found, record.end());
+  const std::vector<uint8_t> replacement = bytes_of(to);
+  std::copy(replacement.begin(), replacement.end(), found);
+}
+
+// An earlier daemon ran the tail loss probe instead of the timeout.
+TEST(ConnectionRecord, GetsATimeoutWhereItHasATailProbeOnly) {  // RFC 6298 5.1
+  Peer peer;
+  peer.dial();
+  peer.app_send(3000);
+  peer.all();
+  ASSERT_EQ(peer.info().waiting, Waiting::kTailProbe);
+  record::Writer out;
+  peer.engine.records().write(peer.conn, out);
+  std::vector<uint8_t> bytes = out.bytes();
+  replace_time(bytes, peer.now + peer.info().rto, kNever);
+  Engine successor({}, {}, 1);
+  record::Reader in(bytes);
+  ASSERT_TRUE(successor.records().read(peer.conn, peer.config.slot_bytes, in));
+  successor.check_invariants(peer.conn);
+  EXPECT_EQ(successor.info(peer.conn).waiting, Waiting::kTailProbe);
 }
 
 }  // namespace

@@ -203,6 +203,19 @@ TEST(TailProbe, PrefersNewData) {  // RFC 8985 7.3
   EXPECT_FALSE(probe->is_retransmission);
 }
 
+// Each send put the probe off, and no timeout ran beside it.
+TEST(TailProbe, NewTextPutsOffNeitherItNorTheTimeoutForEver) {  // RFC 8985 7.2, RFC 6298 5.1
+  Peer peer;
+  peer.dial();
+  const Nanos until = peer.now + peer.info().rto * 3;
+  while (peer.now < until) {
+    peer.app_send(100);
+    peer.all();
+    peer.wait(millis(20));
+  }
+  EXPECT_GE(peer.info().timeouts, 1u);
+}
+
 TEST(TailProbe, RepairedLossCostsAReduction) {  // RFC 8985 7.4.2
   Peer peer;
   peer.dial();
