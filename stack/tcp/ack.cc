@@ -159,6 +159,14 @@ void on_window_restored(Core& core, Connection& c, Nanos now, Effects& effects) 
   if (c.reader_gone) c.deadline(Timer::kGiveUp) = orphan_limit;  // a window is no progress
 }
 
+/// RFC 9293 3.8.6.2.1: silly window avoidance holds text back for 0.1 to 1 s, however far apart the
+/// probes of the closed window were.
+void end_persist_backoff(Connection& c, Nanos now) {
+  if (c.recovery.persist_backoff == 0) return;
+  c.recovery.persist_backoff = 0;
+  begin_persist(c, now);
+}
+
 void update_window(Core& core, Connection& c, const SegmentIn& segment, bool was_withdrawn,
                    Nanos now, Effects& effects) {
   SendState& snd = c.snd;
@@ -174,6 +182,7 @@ void update_window(Core& core, Connection& c, const SegmentIn& segment, bool was
   if (!c.reader_gone) c.deadline(Timer::kGiveUp) = kNever;
   const bool is_open = snd.edge.after(snd.nxt);
   if (is_open) {
+    end_persist_backoff(c, now);
     effects.wants_transmit = true;
     c.changes.add(Change::kSendWindowOpen);
   }

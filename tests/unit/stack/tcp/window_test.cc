@@ -419,6 +419,30 @@ TEST(SendWindow, SmallWindowIsUsedOncePersistRunsOut) {
   EXPECT_EQ(piece->payload_bytes, 300u);
 }
 
+// The text waited as long as the next probe of the closed window would have.
+TEST(SendWindow, SmallOpeningAfterALongClosureIsUsedSoon) {  // RFC 9293 3.8.6.2.1
+  Peer peer;
+  peer.dial();
+  peer.window = 0;
+  peer.ack(0);
+  peer.app_send(1000);
+  EXPECT_TRUE(peer.all().empty());
+  for (int i = 0; i < 8; ++i) {
+    peer.run_deadline();
+    EXPECT_TRUE(peer.next().has_value());
+    peer.ack(0);
+  }
+  peer.window = 300;
+  peer.ack(0);
+  EXPECT_TRUE(peer.all().empty());
+  const Nanos opened_at = peer.now;
+  peer.run_deadline();
+  EXPECT_EQ(peer.now, opened_at + peer.info().rto);
+  const auto piece = peer.next();
+  ASSERT_TRUE(piece.has_value());
+  EXPECT_EQ(piece->payload_bytes, 300u);
+}
+
 TEST(SendWindow, OldSegmentsDoNotUpdateIt) {  // RFC 9293 3.10.7.4: SND.WL1, SND.WL2
   Peer peer;
   peer.dial();
