@@ -230,6 +230,22 @@ TEST(EcnSender, WindowProbeIsNotMarkedCapable) {  // RFC 3168 6.1.6
   EXPECT_EQ(probe->ecn, Ecn::kNotEct);
 }
 
+TEST(EcnSender, EchoInARecoveryMakesItsReductionFinal) {  // RFC 4015 3
+  Peer peer(with_ecn(EcnMode::kOn));
+  dial_with_ecn(peer);
+  peer.app_send(8000);
+  ASSERT_EQ(peer.all().size(), 8u);
+  peer.now += millis(10);
+  peer.ack_with_sack(0, {{1000, 4000}});
+  ASSERT_TRUE(peer.next()->is_retransmission);
+  const uint32_t ssthresh = peer.info().ssthresh_bytes;
+  peer.now += millis(5);
+  peer.send(peer.make(kA | kE, 0, 8000));
+  peer.ack_with_sack(8000, {{0, 1000}});  // the retransmission was needless
+  EXPECT_EQ(peer.info().undone_reductions, 0u);
+  EXPECT_EQ(peer.info().ssthresh_bytes, ssthresh);
+}
+
 TEST(EcnSender, EchoReducesOnceAWindowAndIsAnsweredWithCwr) {  // RFC 3168 6.1.2
   Peer peer(with_ecn(EcnMode::kOn));
   dial_with_ecn(peer);
