@@ -300,7 +300,8 @@ void on_timeout(Core& core, Connection& c, Nanos now) {
   const uint32_t front = c.snd.sent.seq_head;
   // RFC 2018 8: a SACKed front that was not acknowledged means that the receiver discarded it.
   if (front != kNoNode && board[front].place == SentRecord::Place::kSacked) board.forget_sacks();
-  const bool is_first = recovery.backoff == 0;
+  // RFC 5681 3.1 (4): the backoff may be left from other data, whose ACK gave no sample (Karn).
+  const bool is_first = recovery.backoff == 0 || recovery.phase != RecoveryPhase::kTimeoutRecovery;
   if (is_one_of(c.state, kOpening)) recovery.syn_retransmitted = true;
   suspect_black_hole(c, now);
   if (is_first) remember_before_reduction(core, c);

@@ -304,6 +304,28 @@ TEST(Timeout, TheAckThatEndsItGrowsTheWindow) {  // RFC 5681 3.1
   EXPECT_EQ(peer.info().cwnd_bytes, 2000u);
 }
 
+// Its backoff was still there, and it was taken for a second timeout of the same data.
+TEST(Timeout, OfOtherDataLowersSsthreshAgain) {  // RFC 5681 3.1
+  Peer peer;  // without timestamps no ACK of a retransmission gives a sample (Karn)
+  peer.dial();
+  const auto time_out = [&] {
+    const uint32_t before = peer.info().timeouts;
+    while (peer.info().timeouts == before) {
+      peer.all();
+      peer.run_deadline();
+    }
+    peer.all();
+  };
+  peer.app_send(10000);
+  time_out();
+  const uint32_t first = peer.info().ssthresh_bytes;
+  peer.ack(10000);
+  EXPECT_EQ(peer.info().backoffs, 1u);
+  peer.app_send(2000);
+  time_out();
+  EXPECT_LT(peer.info().ssthresh_bytes, first);
+}
+
 TEST(BlackHole, Ipv6IsTriedWithWhatEveryPathCarries) {  // RFC 8200 5
   ConnectionConfig config = without_sack();
   config.mss_bytes = 1440;
