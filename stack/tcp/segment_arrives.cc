@@ -62,7 +62,8 @@ void answer_unacceptable(Core& core, Connection& c, const SegmentIn& segment, Na
   effects.drop = is_repeat ? Drop::kTcpDuplicate : Drop::kTcpOutOfWindow;
   if (segment.flags.has(TcpFlags::kRst)) return;
   // RFC 9293 3.10.7.4, eighth, TIME-WAIT: the peer has not received our last ACK.
-  if (c.state == State::kTimeWait && segment.flags.has(TcpFlags::kFin)) restart_time_wait(c, now);
+  const bool is_fin_again = segment.flags.has(TcpFlags::kFin) && end == c.rcv.fin_seq;
+  if (c.state == State::kTimeWait && is_fin_again) restart_time_wait(c, now);
   if (is_repeat) {
     ++c.duplicate_segments;
     note_duplicate(c, segment.seq, end);
