@@ -278,11 +278,14 @@ NewData plan_new_data(Connection& c, uint32_t limit, uint32_t one, bool forced) 
   return plan;
 }
 
-/// RFC 5681 4.1: after an idle RTO the old window is no longer validated.
+/// RFC 5681 4.1: after an idle RTO the old window is no longer validated. RFC 2861 3: for each RTO
+/// once, also while the peer's window lets nothing out.
 void restart_after_idle(Core& core, Connection& c, Nanos now) {
   if (c.has_outstanding() || c.snd.last_sent_at.value == 0) return;
-  const Nanos idle = now - c.snd.last_sent_at;
+  const Nanos idle = now - later(c.snd.last_sent_at, c.snd.cwnd_judged_at);
   if (idle <= c.rtt.rto) return;
+  c.snd.cwnd_judged_at = now;
+  c.snd.cwnd_used_bytes = 0;
   congestion_on_idle(c.cc, idle, c.rtt.rto);
   forget_reduction(core, c);
   // Otherwise the end of the reduction would restore a window that was not validated.

@@ -247,9 +247,8 @@ TEST(CongestionInEngine, WindowThatALongTimeWasNotFullIsCut) {  // RFC 2861 3
   EXPECT_GE(peer.info().cwnd_bytes, 10000u);
 }
 
-TEST(CongestionInEngine, IdleConnectionRestartsAtTheInitialWindow) {  // RFC 5681 4.1
-  Peer peer;
-  peer.dial();
+/// Sends until the window has grown. Returns how much was sent and acknowledged.
+uint32_t grow_to_several_initial_windows(Peer& peer) {
   uint32_t acked = 0;
   for (int i = 0; i < 3; ++i) {
     peer.app_send(40000);
@@ -259,7 +258,31 @@ TEST(CongestionInEngine, IdleConnectionRestartsAtTheInitialWindow) {  // RFC 568
       peer.ack(acked);
     }
   }
-  ASSERT_GT(peer.info().cwnd_bytes, 20000u);
+  EXPECT_GT(peer.info().cwnd_bytes, 20000u);
+  return acked;
+}
+
+// Each poll halved it again.
+TEST(CongestionInEngine, IdleTimeoutHalvesOnceWhileThePeerHasNoRoom) {  // RFC 2861 3
+  Peer peer;
+  peer.dial();
+  const uint32_t acked = grow_to_several_initial_windows(peer);
+  const uint32_t grown = peer.info().cwnd_bytes;
+  peer.window = 0;
+  peer.ack(acked);
+  peer.app_send(1000);
+  peer.now += peer.info().rto * 3 / 2;
+  EXPECT_TRUE(peer.all().empty());
+  const uint32_t halved = peer.info().cwnd_bytes;
+  EXPECT_EQ(halved, grown / 2);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(peer.all().empty());
+  EXPECT_EQ(peer.info().cwnd_bytes, halved);
+}
+
+TEST(CongestionInEngine, IdleConnectionRestartsAtTheInitialWindow) {  // RFC 5681 4.1
+  Peer peer;
+  peer.dial();
+  grow_to_several_initial_windows(peer);
   peer.wait(seconds(5));
   peer.app_send(60000);
   EXPECT_EQ(peer.all().size(), 10u);
