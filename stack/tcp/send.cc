@@ -350,7 +350,10 @@ std::optional<SegmentOut> try_send_tail_probe(Core& core, Connection& c, Nanos n
     const uint16_t one = payload_bytes_of_one(c);
     const bool ends_in_fin = c.snd.nxt.after(c.snd.queue_end);
     const uint32_t tail = board.split_tail(one + (ends_in_fin ? 1u : 0u));
-    if (board[tail].place != SentRecord::Place::kInFlight) return std::nullopt;
+    if (board[tail].place != SentRecord::Place::kInFlight) {  // it arrived after the timer ran out
+      c.recovery.tail_probe_open = false;
+      return std::nullopt;
+    }
     c.recovery.tail_probe_is_retransmit = true;
     out = resend(core, c, tail, front_of(c, board[tail], one), one, now);
   }

@@ -216,6 +216,25 @@ TEST(TailProbe, NewTextPutsOffNeitherItNorTheTimeoutForEver) {  // RFC 8985 7.2,
   EXPECT_GE(peer.info().timeouts, 1u);
 }
 
+/// The tail arrives between the probe's timer and the caller's poll.
+TEST(TailProbe, OneThatHasNothingToSendDoesNotKeepBackTheNext) {  // RFC 8985 7.3
+  // The numbers of the second connection are half the sequence space away from the first one's.
+  for (const Nanos start : {seconds(100), seconds(100) + micros(4) * (int64_t{1} << 31)}) {
+    Peer peer;
+    peer.now = start;
+    peer.dial();
+    peer.app_send(3000);
+    peer.all();
+    peer.run_deadline();
+    peer.ack_with_sack(0, {{2000, 3000}});
+    EXPECT_FALSE(peer.next().has_value());
+    peer.ack(3000);
+    peer.app_send(1000);
+    peer.all();
+    EXPECT_EQ(peer.info().waiting, Waiting::kTailProbe);
+  }
+}
+
 TEST(TailProbe, RepairedLossCostsAReduction) {  // RFC 8985 7.4.2
   Peer peer;
   peer.dial();
