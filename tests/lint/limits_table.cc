@@ -256,6 +256,8 @@ void add_turns(std::vector<Limit>& out) {
                           std::to_string(tcp::kChallengeAcksMin + tcp::kChallengeAcksSpread - 1) +
                           " a second",
                       "no answer"));
+  out.push_back(fixed("answers of a connection to window probes and keep-alives",
+                      std::to_string(tcp::kProbeAnswersMax) + " a second", "no answer"));
   out.push_back(fixed("questions of a worker for neighbours, by ARP or NDP, through a port",
                       rate(link::kSolicitsPerSecondMax, link::kSolicitsAtOnceMax),
                       "they are asked later"));
