@@ -41,9 +41,9 @@ std::unique_ptr<Instance> Instance::open(const Settings& settings, uint64_t comm
 
 Instance::Instance(const Settings& settings, uint64_t communicator)
     : Environment(settings, host_name(), process_id(), communicator, monotonic_ns()),
-      telemetry_(settings.telemetry_directory, host_, socket_path_text(settings)),
       // Notes of different processes must not meet in a handle that was copied between them.
       last_note_(get_le<uint64_t>(make_nonce(), 0)),
+      telemetry_(settings.telemetry_directory, host_, socket_path_text(settings), last_note_),
       receivers_(this, this) {
   std::string why;  // which is said once a process (plugin/)
   const VerbsApi* api = settings.verbs == VerbsUse::kOff ? nullptr : load_verbs(&why);

@@ -118,13 +118,13 @@ class Instance final : public Environment, private CommOwner {
   Rest rest_;
   int64_t ticked_ns_ = 0;
   int64_t shown_ns_ = 0;
+  uint64_t last_note_;  ///< the first one is random
   Telemetry telemetry_;
   std::vector<StreamCount> stream_counts_;  ///< by device
   RegionCache regions_;
   Daemon daemon_ = Daemon::kAttached;
   bool is_detached_ = false;  ///< nothing refers to the lost context any more
   bool is_finalized_ = false;
-  uint64_t last_note_;
   Receivers receivers_;
   std::unique_ptr<Acceptor> acceptor_;                  ///< made by the first listen() or connect()
   std::unordered_map<uint64_t, SendComm*> connecting_;  ///< by note in the handle

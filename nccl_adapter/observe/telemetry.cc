@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <cinttypes>
+#include <cstdio>
 #include <new>
 #include <string_view>
 
@@ -26,10 +27,12 @@ namespace {
 
 std::string own_prefix() { return nccl_abi::kTelemetryPrefix + std::to_string(::getuid()) + "-"; }
 
-std::string file_name(const std::string& directory) {
-  static std::atomic<uint32_t> count{0};  // several communicators, each with an instance
-  return directory + "/" + own_prefix() + std::to_string(::getpid()) + "-" +
-         std::to_string(count.fetch_add(1, std::memory_order_relaxed));
+// The process has one for each communicator. Containers that share the directory have process ids
+// of their own, and may have the same ones: what tells the files apart is the number.
+std::string file_name(const std::string& directory, uint64_t number) {
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016" PRIx64, number);
+  return directory + "/" + own_prefix() + std::to_string(::getpid()) + "-" + digits;
 }
 
 // The writer of a file holds its lock: a file that can be locked was left by a process that ended.
@@ -48,11 +51,13 @@ void sweep(const std::string& directory) {
   ::closedir(entries);
 }
 
-int open_locked(const std::string& path) {
-  constexpr int kTriesMax = 10;
-  for (int i = 0; i < kTriesMax; ++i) {
-    ::unlink(path.c_str());  // of a process that had our id before
-    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+// A file that is there is another process's, alive or not: sweep() removes it when it may.
+int open_locked(const std::string& directory, uint64_t number, std::string* path) {
+  constexpr uint64_t kTriesMax = 10;
+  for (uint64_t i = 0; i < kTriesMax; ++i) {
+    *path = file_name(directory, number + i);
+    const int fd = ::open(path->c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd < 0 && errno == EEXIST) continue;
     if (fd < 0) return fd;
     // Another process may have swept it before it was locked.
     struct stat status {};
@@ -92,11 +97,10 @@ uint8_t* map(int fd) {
 }  // namespace
 
 Telemetry::Telemetry(const std::string& directory, const std::string& host,
-                     const std::string& socket) {
+                     const std::string& socket, uint64_t number) {
   if (directory == "none") return;
   sweep(directory);
-  path_ = file_name(directory);
-  if (const int code = open_file(); code != 0) {
+  if (const int code = open_file(directory, number); code != 0) {
     log_info("`lyre comms` will not show this process: cannot write %s: %s", path_.c_str(),
              ::strerror(code));
     return;
@@ -112,9 +116,10 @@ Telemetry::Telemetry(const std::string& directory, const std::string& host,
   header->magic = nccl_abi::kTelemetryMagic;
 }
 
-int Telemetry::open_file() {
+int Telemetry::open_file(const std::string& directory, uint64_t number) {
+  path_ = file_name(directory, number);
   if (!may_have_the_size()) return errno;
-  fd_ = open_locked(path_);
+  fd_ = open_locked(directory, number, &path_);
   if (fd_ < 0) return errno;
   if (::ftruncate(fd_, nccl_abi::kTelemetryBytes) == 0 &&
       allocate(fd_, 0, nccl_abi::kTelemetrySlotsOffset)) {

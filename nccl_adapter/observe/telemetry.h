@@ -17,8 +17,10 @@ namespace lyre::nccl_adapter {
 /// Thread: under the instance's lock.
 class Telemetry {
  public:
-  /// `directory`: "none" for no file.
-  Telemetry(const std::string& directory, const std::string& host, const std::string& socket);
+  /// `directory`: "none" for no file. `number`, which is random, tells its name from that of other
+  /// processes with this uid and process id: other containers may have them, too.
+  Telemetry(const std::string& directory, const std::string& host, const std::string& socket,
+            uint64_t number);
   /// Removes the file.
   ~Telemetry();
   Telemetry(const Telemetry&) = delete;
@@ -36,7 +38,7 @@ class Telemetry {
 
  private:
   /// errno when there is no file to write.
-  int open_file();
+  int open_file(const std::string& directory, uint64_t number);
   bool has_room_for(uint32_t slots);
 
   std::string path_;

@@ -8,6 +8,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <string>
 
 #include "nccl_adapter/abi/telemetry.h"
 #include "nccl_adapter/protocol/frame.h"
@@ -216,11 +218,19 @@ TEST_F(Handshake, ConnectNeverBlocksOnAPeerThatDoesNotAccept) {
       [](Rank& rank, Link&) { rank.barrier(); });
 }
 
+// Where this process shows its comms. A random number ends the name.
+std::string telemetry_path() {
+  const std::string prefix = nccl_abi::kTelemetryPrefix + std::to_string(::getuid()) + "-" +
+                             std::to_string(::getpid()) + "-";
+  for (const auto& entry : std::filesystem::directory_iterator(nccl_abi::kTelemetryDirectory)) {
+    if (entry.path().filename().string().starts_with(prefix)) return entry.path();
+  }
+  return "";
+}
+
 // The telemetry of this process.
 nccl_abi::TelemetryHeader* map_telemetry() {
-  const std::string path = std::string(nccl_abi::kTelemetryDirectory) + "/" +
-                           nccl_abi::kTelemetryPrefix + std::to_string(::getuid()) + "-" +
-                           std::to_string(::getpid()) + "-0";
+  const std::string path = telemetry_path();
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   void* memory = ::mmap(nullptr, nccl_abi::kTelemetryBytes, PROT_READ, MAP_SHARED, fd, 0);
   ::close(fd);

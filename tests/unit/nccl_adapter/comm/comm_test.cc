@@ -76,7 +76,7 @@ class Comms : public TwoHosts, private CommOwner {
     return request;
   }
 
-  Telemetry telemetry_{"none", "host1", "sim/1"};
+  Telemetry telemetry_{"none", "host1", "sim/1", 1};
   Receivers receivers_;
   std::unique_ptr<Acceptor> acceptor_;
   ListenComm* listen_comm_;

@@ -55,7 +55,7 @@ class SendCommAndPeer : public TwoHosts, private HelloReceiver {
 
   uint16_t version_ = kProtocolVersionMax;
   std::vector<Stream> streams_;
-  Telemetry telemetry_{"none", "host1", "sim/1"};
+  Telemetry telemetry_{"none", "host1", "sim/1", 1};
   std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<SendComm> comm_;
 

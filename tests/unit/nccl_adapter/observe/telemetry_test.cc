@@ -14,6 +14,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
+#include <utility>
 
 #include "nccl_adapter/observe/log.h"
 
@@ -87,7 +89,7 @@ uint32_t fill(Telemetry& telemetry) {
 TEST_F(TelemetryTest, AFullFileSystemCostsTheProcessNothingButTelemetry) {
   expect_in_tmpfs(64 << 10, [](const std::string& directory) {
     std::ofstream(directory + "/other") << std::string(1 << 20, 'x');  // stops when it is full
-    Telemetry telemetry(directory, "host", "socket");
+    Telemetry telemetry(directory, "host", "socket", 1);
     EXPECT_EQ(telemetry.take(), nullptr);
     telemetry.touch(1);
     telemetry.count_foreign("10.0.0.1:1");
@@ -101,7 +103,7 @@ TEST_F(TelemetryTest, AFullFileSystemCostsTheProcessNothingButTelemetry) {
 TEST_F(TelemetryTest, ShowsAsManyCommsAsThereIsRoomFor) {
   expect_in_tmpfs(64 << 10, [](const std::string& directory) {
     {
-      Telemetry telemetry(directory, "host", "socket");
+      Telemetry telemetry(directory, "host", "socket", 1);
       const uint32_t shown = fill(telemetry);
       EXPECT_GT(shown, 0u);
       EXPECT_LT(shown, nccl_abi::kTelemetrySlots);
@@ -115,7 +117,7 @@ TEST_F(TelemetryTest, ShowsAsManyCommsAsThereIsRoomFor) {
 }
 
 TEST_F(TelemetryTest, AnIdleProcessTakesLittleOfASmallFileSystem) {
-  Telemetry telemetry(directory_, "host", "socket");
+  Telemetry telemetry(directory_, "host", "socket", 1);
   telemetry.take();
   struct stat status {};
   ASSERT_EQ(::stat(fs::directory_iterator(directory_)->path().c_str(), &status), 0);
@@ -124,7 +126,7 @@ TEST_F(TelemetryTest, AnIdleProcessTakesLittleOfASmallFileSystem) {
 }
 
 TEST_F(TelemetryTest, EverySlotIsGivenWhereThereIsRoom) {
-  Telemetry telemetry(directory_, "host", "socket");
+  Telemetry telemetry(directory_, "host", "socket", 1);
   EXPECT_EQ(fill(telemetry), nccl_abi::kTelemetrySlots);
 }
 
@@ -136,13 +138,95 @@ std::string shown_verbs(const std::string& directory) {
 }
 
 TEST_F(TelemetryTest, ShowsWhatIsKnownOfRdmaPortsAndCutsIt) {
-  Telemetry telemetry(directory_, "host", "socket");
+  Telemetry telemetry(directory_, "host", "socket", 1);
   EXPECT_EQ(shown_verbs(directory_), "");
   telemetry.show_verbs("rxe0: the port is not active");
   EXPECT_EQ(shown_verbs(directory_), "rxe0: the port is not active");
   telemetry.show_verbs(std::string(1000, 'x'));
   EXPECT_EQ(shown_verbs(directory_),
             std::string(sizeof(nccl_abi::TelemetryHeader::verbs) - 1, 'x'));
+}
+
+size_t files_in(const std::string& directory) {
+  return static_cast<size_t>(std::distance(fs::directory_iterator(directory), {}));
+}
+
+TEST_F(TelemetryTest, TwoOfOneProcessHaveAFileEachAlsoWithTheSameNumber) {
+  auto first = std::make_unique<Telemetry>(directory_, "host", "socket", 1);
+  const Telemetry second(directory_, "host", "socket", 1);
+  EXPECT_EQ(files_in(directory_), 2u);
+  first.reset();
+  EXPECT_EQ(files_in(directory_), 1u);
+}
+
+TEST_F(TelemetryTest, AFileThatAnEndedProcessLeftIsRemoved) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Telemetry telemetry(directory_, "host", "socket", 1);
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(files_in(directory_), 1u);
+  const Telemetry telemetry(directory_, "host", "socket", 1);
+  EXPECT_EQ(files_in(directory_), 1u);
+}
+
+/// A process that is process 1 of a PID namespace, as the first one of a container is, and has
+/// telemetry until end().
+class ContainedProcess {
+ public:
+  explicit ContainedProcess(const std::string& directory) {
+    EXPECT_EQ(::pipe(begun_), 0);
+    EXPECT_EQ(::pipe(ends_), 0);
+    child_ = ::fork();
+    if (child_ == 0) run(directory);
+    ::close(begun_[1]);
+    char byte = 0;
+    has_begun_ = ::read(begun_[0], &byte, 1) == 1;
+  }
+  ~ContainedProcess() { end(); }
+  ContainedProcess(const ContainedProcess&) = delete;
+  ContainedProcess& operator=(const ContainedProcess&) = delete;
+
+  /// False: this process may make no namespace.
+  bool has_begun() const { return has_begun_; }
+  void end() {
+    if (child_ == 0) return;
+    const char byte = 0;
+    EXPECT_EQ(::write(ends_[1], &byte, 1), 1);
+    ::waitpid(std::exchange(child_, 0), nullptr, 0);
+    for (const int fd : {begun_[0], ends_[0], ends_[1]}) ::close(fd);
+  }
+
+ private:
+  [[noreturn]] void run(const std::string& directory) {
+    if (::unshare(CLONE_NEWPID) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) ::_exit(1);
+    const pid_t first = ::fork();
+    if (first == 0) {
+      const Telemetry telemetry(directory, "host", "socket", 1);
+      char byte = 0;
+      if (::getpid() == 1 && ::write(begun_[1], &byte, 1) == 1) (void)!::read(ends_[0], &byte, 1);
+    } else {
+      ::close(begun_[1]);
+      ::waitpid(first, nullptr, 0);
+    }
+    ::_exit(0);
+  }
+
+  int begun_[2] = {-1, -1};  ///< a byte comes when there is telemetry
+  int ends_[2] = {-1, -1};   ///< a byte goes when it shall end
+  pid_t child_ = 0;
+  bool has_begun_ = false;
+};
+
+TEST_F(TelemetryTest, ContainersWithOneDirectoryLeaveEachOthersFilesAlone) {
+  ContainedProcess first(directory_);
+  if (!first.has_begun()) GTEST_SKIP() << "may make no PID namespace";
+  ContainedProcess second(directory_);
+  ASSERT_TRUE(second.has_begun());
+  EXPECT_EQ(files_in(directory_), 2u);
+  first.end();
+  EXPECT_EQ(files_in(directory_), 1u);
 }
 
 // Making the file would be SIGXFSZ.
@@ -152,7 +236,7 @@ TEST_F(TelemetryTest, ALimitOnFilesCostsTheProcessNothingButTelemetry) {
     const rlimit limit{4096, 4096};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     set_logger(keep_line);
-    Telemetry telemetry(directory_, "host", "socket");
+    Telemetry telemetry(directory_, "host", "socket", 1);
     ::_exit(telemetry.take() == nullptr && has_said("File too large") ? 0 : 1);
   }
   int status = 0;

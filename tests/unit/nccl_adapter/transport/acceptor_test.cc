@@ -49,7 +49,7 @@ class DialAndAcceptor : public TwoHosts, private HelloReceiver {
   std::vector<Hello> hellos_;
   std::vector<Stream> taken_;
   Waiter waiter_;
-  Telemetry telemetry_{"none", "host1", "sim/1"};
+  Telemetry telemetry_{"none", "host1", "sim/1", 1};
   std::unique_ptr<Acceptor> acceptor_;
 
  private:
