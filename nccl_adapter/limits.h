@@ -111,6 +111,8 @@ inline constexpr uint64_t kStartPatienceMs = 60'000;
 inline constexpr uint64_t kFindPatienceMs = 2'000;
 /// An init that waits for a daemon tries again this often.
 inline constexpr int64_t kInitAgainNs = 200'000'000;
+/// For this long, where what it waits for is a context that another communicator has finalized.
+inline constexpr int64_t kFreeContextNs = 2'000'000'000;
 /// A lost daemon is looked for this often.
 inline constexpr int64_t kReattachNs = 50'000'000;
 /// A stream that cannot be made is tried again after this long, then twice that, up to the limit.

@@ -176,9 +176,20 @@ bool exists(Instance* instance) {
   return false;
 }
 
-/// The daemon is perhaps starting. The socket of one that starts has no group yet:
-/// LYRE_E_PERMISSION.
-bool may_pass(int failure) { return failure == LYRE_E_DAEMON || failure == LYRE_E_PERMISSION; }
+/// How long an init that failed so is tried again. The daemon is perhaps starting, and the socket
+/// of one that starts has no group yet: LYRE_E_PERMISSION. A daemon at its limit on contexts frees
+/// those that were finalized a moment ago when its workers have let go of them.
+int64_t patience_ns(int failure, const Settings& settings) {
+  switch (failure) {
+    case LYRE_E_DAEMON:
+    case LYRE_E_PERMISSION:
+      return settings.resume_s * kNsPerSecond;
+    case LYRE_E_NORESOURCES:
+      return kFreeContextNs;
+    default:
+      return 0;
+  }
+}
 
 /// A process that has used a daemon looks for it as long as its comms do: NCCL never asks a plugin
 /// again whose init failed, and its next communicator would use sockets. The first init fails at
@@ -186,11 +197,13 @@ bool may_pass(int failure) { return failure == LYRE_E_DAEMON || failure == LYRE_
 std::unique_ptr<Instance> find_daemon(const Settings& settings, uint64_t communicator) {
   int failure = 0;
   std::unique_ptr<Instance> instance = Instance::open(settings, communicator, &failure);
-  const int64_t deadline_ns = monotonic_ns() + settings.resume_s * kNsPerSecond;
-  if (may_pass(failure) && known_port_count() > 0) {
-    log_info("the Lyre daemon at %s is gone; looking for it for %lld s", socket_path_text(settings),
-             static_cast<long long>(settings.resume_s));
-    while (may_pass(failure) && monotonic_ns() < deadline_ns) {
+  const int64_t began_ns = monotonic_ns();
+  if (patience_ns(failure, settings) > 0 && known_port_count() > 0) {
+    log_info("the Lyre daemon at %s takes no client now; trying again for %lld s: %s",
+             socket_path_text(settings),
+             static_cast<long long>(patience_ns(failure, settings) / kNsPerSecond),
+             lyre_last_error());
+    while (monotonic_ns() - began_ns < patience_ns(failure, settings)) {
       sleep_ns(kInitAgainNs);
       instance = Instance::open(settings, communicator, &failure);
     }

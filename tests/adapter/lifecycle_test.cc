@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "libclient/stats_segment.h"
 #include "lyre/lyre.h"
@@ -388,6 +389,49 @@ TEST_P(Lifecycle, ALaterInitWaitsForTheDaemon) {
     EXPECT_EQ(more->init(kCommId), Result::kSuccess) << logged_text();
     daemon.join();
     std::filesystem::remove_all(folder);
+  }});
+}
+
+// Contexts of one uid: as many as two communicators need.
+constexpr const char* kTwoContexts = "[clients]\ncontexts_per_uid_max = 2\n";
+
+// The daemon frees the context of the one that was finalized when its workers have let go of it.
+TEST_P(Lifecycle, ACommunicatorTakesThePlaceOfOneThatWasFinalized) {
+  if (!has_finalize(GetParam())) GTEST_SKIP() << "one context for all communicators";
+  const auto pair = own_daemons(kTwoContexts);
+  expect_ranks({[&](Rank&) {
+    ::setenv("LYRE_SOCKET", pair->socket(0).c_str(), 1);
+    auto older = load_tested_plugin(GetParam());
+    auto newer = load_tested_plugin(GetParam());
+    ASSERT_EQ(older->init(kCommId), Result::kSuccess);
+    ASSERT_EQ(newer->init(kCommId + 1), Result::kSuccess);
+    for (uint64_t i = 2; i < 20; ++i) {
+      ASSERT_EQ(older->finalize(), Result::kSuccess);
+      ASSERT_EQ(older->init(kCommId + i), Result::kSuccess) << logged_text();
+      std::swap(older, newer);
+    }
+  }});
+}
+
+TEST_P(Lifecycle, ALaterInitWaitsForAContext) {
+  if (!has_finalize(GetParam())) GTEST_SKIP() << "a second init has the context of the first";
+  const auto pair = own_daemons(kTwoContexts);
+  expect_ranks({[&](Rank&) {
+    ::setenv("LYRE_SOCKET", pair->socket(0).c_str(), 1);
+    const auto plugin = load_tested_plugin(GetParam());
+    ASSERT_EQ(plugin->init(kCommId), Result::kSuccess);
+    lyre_context* other = nullptr;
+    const lyre_options options{.struct_bytes = sizeof options,
+                               .socket_path = pair->socket(0).c_str()};
+    ASSERT_EQ(lyre_context_open(&options, &other), 0);
+    std::thread frees_it([&] {
+      EXPECT_TRUE(
+          until([] { return logged_text().find("trying again for 2 s") != std::string::npos; }));
+      lyre_context_close(other);
+    });
+    const auto more = load_tested_plugin(GetParam());
+    EXPECT_EQ(more->init(kCommId + 1), Result::kSuccess) << logged_text();
+    frees_it.join();
   }});
 }
 

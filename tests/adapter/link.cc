@@ -34,8 +34,9 @@ std::unique_ptr<NetPlugin> load_tested_plugin(int abi) {
   return nccl_emulator::load_net_plugin(path, abi);
 }
 
-std::unique_ptr<DaemonPair> own_daemons() {
-  return std::make_unique<DaemonPair>(lyred_path(), "user_timeout_ms = 60000\n", workers());
+std::unique_ptr<DaemonPair> own_daemons(const std::string& more_toml) {
+  return std::make_unique<DaemonPair>(lyred_path(), "user_timeout_ms = 60000\n" + more_toml,
+                                      workers());
 }
 
 bool until(const std::function<bool()>& step, int seconds) {

@@ -30,7 +30,8 @@ std::unique_ptr<NetPlugin> load_tested_plugin(int abi);
 DaemonPair& daemons();
 /// A pair of daemons for one test, which may kill them. Their user timeout is a minute, so it does
 /// not end a connection before the plugin does.
-std::unique_ptr<DaemonPair> own_daemons();
+/// `more_toml` is added to their configurations.
+std::unique_ptr<DaemonPair> own_daemons(const std::string& more_toml = "");
 
 /// Calls `step` until it returns true. Fails: returns false after `seconds`.
 bool until(const std::function<bool()>& step, int seconds = 60);
