@@ -118,6 +118,10 @@ inline constexpr int64_t kReattachNs = 50'000'000;
 /// A stream that cannot be made is tried again after this long, then twice that, up to the limit.
 inline constexpr int64_t kRedialNsMin = 20'000'000;
 inline constexpr int64_t kRedialNsMax = 500'000'000;
+/// One that a full daemon has no place for is tried again after this long, where its comm has
+/// others. A comm that has none asks its neighbours to give places back, no more often than
+/// kRedialNsMax.
+inline constexpr int64_t kNoRoomNs = 10'000'000'000;
 /// A stream that had to take another rail looks for its own after this long, then after twice that,
 /// up to the limit.
 inline constexpr int64_t kReturnNsMin = 5'000'000'000;

@@ -338,8 +338,17 @@ void SendComm::on_dial_failed(Lane& lane, int64_t now_ns) {
   // That the home pair is still bad is no trouble for a stream that took another.
   if (lane.dialled_pair != lane.pair % pairs_.size()) return;
   peer_watch_.note_trouble(dial->why() + " (to " + to_string(dial->remote()) + ")");
-  lane.pair = next_pair(lane);
-  lane.redial_ns = now_ns + pause_ns(kRedialNsMin, lane.failures++, kRedialNsMax);
+  // What a full daemon here refuses has another pair no room for, either.
+  const bool is_full = dial->error() == LYRE_E_NORESOURCES;
+  if (!is_full) lane.pair = next_pair(lane);
+  if (is_full && wanted_up() == 0) environment()->make_room();
+  // A full daemon there does not answer, and a path may not: each pair has its turn first.
+  const bool is_ignored =
+      dial->error() == LYRE_E_TIMEDOUT && lane.attached == 0 && lane.failures >= pairs_.size();
+  // The places are for comms that have no stream; each one's first lane goes on.
+  const bool is_extra = lane.index > 0 && lanes_.is_any_up();
+  const int64_t again_ns = pause_ns(kRedialNsMin, lane.failures++, kRedialNsMax);
+  lane.redial_ns = now_ns + (is_extra && (is_full || is_ignored) ? kNoRoomNs : again_ns);
 }
 
 // A peer that is alive and busy elsewhere is not an error: it will listen when it gets there.

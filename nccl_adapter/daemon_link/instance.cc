@@ -24,6 +24,21 @@ constexpr int64_t kPollPauseNs = 50'000;
 /// up LYRE_RESUME_SECONDS meanwhile.
 constexpr int64_t kFindNsMax = 3 * int64_t{kFindPatienceMs} * 1'000'000;
 
+// One flow gets at most a share of a fast port in most clouds, and at most one worker's time in the
+// daemon.
+StreamCount make_stream_count(const Settings& settings, const Attachment& attachment,
+                              const lyre_port& port) {
+  if (settings.streams > 0) {
+    const auto given = static_cast<size_t>(settings.streams);
+    return StreamCount(given, given);
+  }
+  const uint32_t flows = flows_that_fill(port.speed_mbps, port.flow_mbps);
+  const auto workers = static_cast<uint32_t>(std::max(attachment.workers(), 1));
+  const size_t rails = settings.uses_all_rails ? attachment.ports().size() : 1;
+  const size_t start = std::clamp<size_t>(std::max(flows, workers) * rails, 1, kStreamsAutoMax);
+  return StreamCount(start, kStreamsLearnedMax);
+}
+
 }  // namespace
 
 std::unique_ptr<Instance> Instance::open(const Settings& settings, uint64_t communicator,
@@ -32,7 +47,8 @@ std::unique_ptr<Instance> Instance::open(const Settings& settings, uint64_t comm
   instance->attachment_ = Attachment::open(instance->settings_, failure);
   if (instance->attachment_ == nullptr) return nullptr;
   for (const lyre_port& port : instance->ports()) {
-    instance->stream_counts_.push_back(instance->make_stream_count(port));
+    instance->stream_counts_.push_back(
+        make_stream_count(instance->settings_, *instance->attachment_, port));
   }
   instance->progress_thread_ =
       std::make_unique<ProgressThread>([own = instance.get()] { own->progress_if_idle(); });
@@ -76,20 +92,6 @@ bool Instance::finalize() {
 
 bool Instance::is_over() const {
   return is_finalized_ && given_out_.empty() && receivers_.listening() == 0;
-}
-
-// One flow gets at most a share of a fast port in most clouds, and at most one worker's time in the
-// daemon.
-StreamCount Instance::make_stream_count(const lyre_port& port) const {
-  if (settings_.streams > 0) {
-    const auto given = static_cast<size_t>(settings_.streams);
-    return StreamCount(given, given);
-  }
-  const uint32_t flows = flows_that_fill(port.speed_mbps, port.flow_mbps);
-  const auto workers = static_cast<uint32_t>(std::max(attachment_->workers(), 1));
-  const size_t rails = settings_.uses_all_rails ? ports().size() : 1;
-  const size_t start = std::clamp<size_t>(std::max(flows, workers) * rails, 1, kStreamsAutoMax);
-  return StreamCount(start, kStreamsLearnedMax);
 }
 
 Result Instance::check_device(int dev) const {
@@ -340,6 +342,15 @@ void Instance::tick() {
   }
   for (StreamCount& count : stream_counts_) count.look(passed_ns);
   if (acceptor_ != nullptr) acceptor_->expire();
+}
+
+// Streams that are given back carry their last bytes first: what they free shows a little later.
+void Instance::make_room() {
+  if (now_ns() - room_made_ns_ < kRedialNsMax) return;
+  room_made_ns_ = now_ns();
+  log_info("the Lyre daemon at %s has no connection left: comms here give back some streams",
+           socket_path_text(settings_));
+  for (StreamCount& count : stream_counts_) count.halve();
 }
 
 void Instance::show() {

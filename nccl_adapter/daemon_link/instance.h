@@ -45,6 +45,7 @@ class Instance final : public Environment, private CommOwner {
   const std::vector<lyre_port>& ports() const override { return attachment_->ports(); }
   uint16_t listen_port() const override { return acceptor_ != nullptr ? acceptor_->port() : 0; }
   StreamCount& stream_count(size_t device) override { return stream_counts_[device]; }
+  void make_room() override;
   bool note_daemon_error(int code) override;
   nccl_abi::Result progress_and_pause() override;
   Memory* take_memory(const void* data, size_t bytes) override;
@@ -93,7 +94,6 @@ class Instance final : public Environment, private CommOwner {
 
   Instance(const Settings& settings, uint64_t communicator);
 
-  StreamCount make_stream_count(const lyre_port& port) const;
   nccl_abi::Result check_device(int dev) const;
   nccl_abi::Result check_handle(HandleBytes bytes, Handle* out) const;
   SendComm* find_connecting(int dev, HandleBytes bytes, const Handle& handle);
@@ -118,6 +118,7 @@ class Instance final : public Environment, private CommOwner {
   Rest rest_;
   int64_t ticked_ns_ = 0;
   int64_t shown_ns_ = 0;
+  int64_t room_made_ns_ = 0;
   uint64_t last_note_;  ///< the first one is random
   Telemetry telemetry_;
   std::vector<StreamCount> stream_counts_;  ///< by device

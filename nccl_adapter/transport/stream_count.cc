@@ -81,6 +81,13 @@ void StreamCount::settle() {
   waited_ns_ = 0;
 }
 
+void StreamCount::halve() {
+  count_ = wanted_ = std::max<size_t>(wanted_ / 2, 1);
+  again_ = 0;
+  idle_ns_ = 0;
+  settle();
+}
+
 void StreamCount::rest(int64_t passed_ns) {
   if (wanted_ == most_ || again_ == kTryAgainMax) return;
   waited_ns_ += passed_ns;

@@ -36,6 +36,8 @@ class StreamCount {
   bool is_settled() const { return phase_ == Phase::kSettled; }
 
   void report(const Report& report);
+  /// The daemon is full: half of the streams, at least one, until a later trial has room for more.
+  void halve();
   /// Judges what was reported since the last look, `passed_ns` ago.
   void look(int64_t passed_ns);
 

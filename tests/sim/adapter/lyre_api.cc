@@ -271,6 +271,9 @@ int lyre_connect(lyre_context* context, const lyre_addr* local, const lyre_addr*
   *out = nullptr;
   if (const int code = failed(context); code != 0) return code;
   if (network()->rng().below(50) == 0) return fail_static(LYRE_E_AGAIN, "the ring is full");
+  if (!network()->may_connect(context)) {
+    return fail(LYRE_E_NORESOURCES, "the daemon has no session left");
+  }
   auto* session = new lyre_session;
   session->context = context;
   session->end = network()->connect(context, local, *remote);

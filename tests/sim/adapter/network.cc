@@ -141,6 +141,18 @@ bool Network::find_port(const lyre_addr& address, Place* out) const {
   return false;
 }
 
+bool Network::may_connect(const lyre_context* context) {
+  if (settings_.connects_max == 0) return true;
+  const auto count = std::count_if(
+      connections_.begin(), connections_.end(), [&](const std::unique_ptr<Connection>& connection) {
+        const End& end = connection->ends[0];
+        return end.context == context && knows(end) && end.state != End::State::kEnded;
+      });
+  const bool has_room = static_cast<size_t>(count) < settings_.connects_max;
+  if (!has_room) ++refused_connects_;
+  return has_room;
+}
+
 End* Network::connect(lyre_context* context, const lyre_addr* local, const lyre_addr& remote) {
   Place from;
   Place to;

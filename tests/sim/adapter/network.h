@@ -53,6 +53,9 @@ class Network {
 
   // ---- For lyre_api.cc ----
 
+  /// False, and counted: the client has as many connections made as it may have.
+  bool may_connect(const lyre_context* context);
+  uint64_t refused_connects() const { return refused_connects_; }
   End* connect(lyre_context* context, const lyre_addr* local, const lyre_addr& remote);
   uint16_t listen(lyre_context* context, lyre_listener* handle, uint16_t port);
   void close_listener(Host& host, lyre_listener* handle);
@@ -72,6 +75,7 @@ class Network {
   Tcp tcp_;
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::unique_ptr<Connection>> connections_;
+  uint64_t refused_connects_ = 0;
 };
 
 /// What lyre_api.cc does when the daemon of a context is gone.

@@ -28,6 +28,7 @@ struct NetworkSettings {
   uint32_t loss_ppm = 0;         ///< of packets
   bool is_memory_direct = true;  ///< registered memory is read in place
   bool lags_acks = false;        ///< unacknowledged bytes are told late, as lyre.h allows
+  size_t connects_max = 0;       ///< of a client, at the same time; 0: no limit
   int workers = 1;
   bool are_cores_busy = false;  ///< another thread computes on every core: waits are sleeps
   int64_t user_timeout_ns = 120 * kSecond;  ///< the daemons' own

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <vector>
 
 #include "nccl_adapter/limits.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
@@ -15,9 +16,11 @@ using nccl_abi::Result;
 /// An instance on each host. The second one receives.
 class Instances : public TwoHosts {
  protected:
-  explicit Instances(const adapter_sim::NetworkSettings& settings = {.hosts = 2, .rails = 2})
+  /// `streams`: LYRE_STREAMS of the first one.
+  explicit Instances(const adapter_sim::NetworkSettings& settings = {.hosts = 2, .rails = 2},
+                     int64_t streams = 0)
       : TwoHosts(settings) {
-    sends_ = Instance::open(Settings{.socket_path = "sim/0"}, 0, &failure_);
+    sends_ = Instance::open(Settings{.socket_path = "sim/0", .streams = streams}, 0, &failure_);
     receives_ = Instance::open(Settings{.socket_path = "sim/1"}, 0, &failure_);
   }
   ~Instances() override {
@@ -120,6 +123,51 @@ TEST_F(Instances, ResumesItsCommsWithADaemonThatCameBack) {
   Request* send = post(sender_);
   EXPECT_TRUE(works_until([&] { return is_done(receive); }));
   EXPECT_TRUE(works_until([&] { return is_done(send); }));
+}
+
+/// The daemon has less room than the streams that four comms want.
+class InstancesOfAFullDaemon : public Instances {
+ protected:
+  InstancesOfAFullDaemon() : Instances({.hosts = 2, .rails = 2, .connects_max = 12}, 5) {}
+
+  struct Pair {
+    Comm* sender;
+    Comm* receiver;
+  };
+  Pair connect_another() {
+    sender_ = receiver_ = nullptr;
+    connect();
+    return {sender_, receiver_};
+  }
+  void work_for(int64_t ns) {
+    const int64_t end_ns = events_.now_ns() + ns;
+    works_until([&] { return events_.now_ns() >= end_ns; });
+  }
+};
+
+TEST_F(InstancesOfAFullDaemon, EveryCommGetsAStream) {
+  std::vector<Pair> pairs;
+  for (int i = 0; i < 4; ++i) {
+    pairs.push_back(connect_another());
+    ASSERT_NE(pairs.back().sender, nullptr) << "comm " << i;
+    work_for(kSecond);  // so that those before it have all the streams that they want
+  }
+  for (const Pair& pair : pairs) {
+    Request* receive = post(pair.receiver);
+    Request* send = post(pair.sender);
+    EXPECT_TRUE(works_until([&] { return is_done(receive); }));
+    EXPECT_TRUE(works_until([&] { return is_done(send); }));
+  }
+  EXPECT_GT(network_.refused_connects(), 0u);
+}
+
+TEST_F(InstancesOfAFullDaemon, CommsWithAStreamLeaveThePlacesToOthers) {
+  for (int i = 0; i < 3; ++i) connect_another();
+  work_for(kSecond);
+  const uint64_t refused = network_.refused_connects();
+  EXPECT_GT(refused, 0u);
+  work_for(kNoRoomNs / 2);
+  EXPECT_EQ(network_.refused_connects(), refused);
 }
 
 TEST_F(Instances, EveryCallFailsWhenTheDaemonStaysAway) {

@@ -54,6 +54,7 @@ class TestEnvironment final : public Environment {
   void use(VerbsDevices* devices) { verbs_ = devices; }
   void set_listen_port(uint16_t port) { listen_port_ = port; }
   StreamCount& stream_count(size_t) override { return stream_count_; }
+  void make_room() override { stream_count_.halve(); }
   bool note_daemon_error(int code) override {
     if (code == LYRE_E_DAEMON) is_attached_ = false;
     return code == LYRE_E_DAEMON;

@@ -222,5 +222,18 @@ TEST(StreamCount, ProcessesOfOnePortDoNotOutbidEachOther) {
   EXPECT_LE(other.wanted(), 4u);
 }
 
+TEST(StreamCount, IsHalvedWhereTheDaemonIsFullAndStartsAnewAfterAPause) {
+  CappedPort port(1e9, 8e9, 1, 5);
+  for (const size_t left : {2u, 1u, 1u}) {
+    port.count().halve();
+    EXPECT_EQ(port.count().wanted(), left);
+  }
+  EXPECT_TRUE(port.count().is_settled());
+  port.be_idle(kForgetStreamsNs - kTickNs);
+  EXPECT_EQ(port.count().wanted(), 1u);
+  port.be_idle(kTickNs);
+  EXPECT_EQ(port.count().wanted(), 5u);
+}
+
 }  // namespace
 }  // namespace lyre::nccl_adapter
