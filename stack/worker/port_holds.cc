@@ -141,10 +141,10 @@ Nanos PortHolds::next_deadline() const {
 }
 
 /// Some drivers free sent packets only when they send others (igb: when it uses their descriptors
-/// again), and some of them many at a time (virtio: any number, mlx5 and gve: 32). They are given
-/// announcements of the port's address, which change nothing at those who receive them: twice as
-/// many each time, and few in all. A port that frees nothing by then would free nothing after more
-/// of them.
+/// again), and some of them many at a time (virtio: any number, mlx5: 32, gve: once 96 descriptors
+/// are in use). They are given announcements of the port's address, which change nothing at those
+/// who receive them: twice as many each time, and few in all. A port that frees nothing by then
+/// would free nothing after more of them.
 void PortHolds::nudge(uint8_t index) {
   Wait& wait = waits_[index];
   const uint32_t count = std::min(wait.nudge_packets, kNudgePacketsMax - wait.nudged_packets);

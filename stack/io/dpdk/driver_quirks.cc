@@ -29,9 +29,14 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .has_timers = true,
      .flow_mbps = 5000},
     // More than ten descriptors for a packet on the wire stop the queue; one is the headers, and a
-    // buffer of more than 16383 bytes takes two.
+    // buffer of more than 16383 bytes takes two. It looks for sent packets only when few
+    // descriptors are free (gve_tx_burst_dqo(): 32 of the ring by default), and then at 63
+    // completions for each packet that it sends: with fewer descriptors it would look more often
+    // than it finds something, and with more of them it might not find all that the worker's
+    // kFreedWithinPackets packets are to free.
     {.driver = "net_gve",
      .rx_room_bytes_min = kNicRoomBytes,
+     .frees_from_descriptors = 96,
      .frees = Frees::kWhenSending,
      .segments_max = 9},
     // mana_dev_configure() refuses other numbers of queues. mana_alloc_pmd_mr() looks for a buffer
@@ -83,6 +88,15 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .rx_room_bytes_min = kNicRoomBytes,
      .tx_descriptors = kFreedWithinPackets,
      .frees = Frees::kWhenSending},
+    // Its tx_done_cleanup crashes: eth_igc_tx_done_cleanup() frees the mbuf of a context
+    // descriptor, which has none. It frees a packet when its descriptors are used again.
+    {.driver = "net_igc",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .tx_descriptors = kFreedWithinPackets,
+     .frees = Frees::kWhenSending},
+    // It frees sent packets when few descriptors are free (hinic_xmit_pkts(): 32 of the ring by
+    // default), also in an empty burst.
+    {.driver = "net_hinic", .rx_room_bytes_min = kNicRoomBytes, .frees_from_descriptors = 4},
     // It reports 255 for TSO, and refuses more than 24 (VMXNET3_MAX_TSO_TXD_PER_PKT, from 24.11
     // on).
     {.driver = "net_vmxnet3", .rx_room_bytes_min = kNicRoomBytes, .tso_segments_max = 24},
@@ -128,6 +142,11 @@ TransmitLimits transmit_limits(const DriverQuirks& quirks, const TransmitLimits&
   out.segments_max =
       std::min(limit(reported.segments_max, quirks.segments_max), out.tso_segments_max);
   return out;
+}
+
+uint16_t tx_free_threshold(const DriverQuirks& quirks, uint32_t descriptors) {
+  const uint32_t in_use = quirks.frees_from_descriptors;
+  return static_cast<uint16_t>(in_use == 0 || in_use >= descriptors ? 0 : descriptors - in_use);
 }
 
 /// Some drivers count the CRC to a frame and some, such as gve and mana, do not: as ethdev does, a

@@ -37,6 +37,9 @@ struct DriverQuirks {
   uint32_t descriptors = 1024;     ///< of a ring
   /// Of a transmit ring. 0: as of the others.
   uint32_t tx_descriptors = 0;
+  /// Descriptors in use from which the driver frees sent packets, set by its threshold of free
+  /// ones: see tx_free_threshold(). 0: the driver's own.
+  uint32_t frees_from_descriptors = 0;
   bool needs_power_of_two_queues = false;
   /// The driver registers packet memory with its device by itself, and no other memory: what
   /// clients send is copied.
@@ -46,8 +49,8 @@ struct DriverQuirks {
   /// reports nothing: of a packet, and of each packet that it cuts from a TSO packet. 0: as
   /// reported.
   uint32_t segments_max = 0;
-  uint32_t tso_segments_max = 0;    ///< of a TSO packet. 0: as reported
-  uint32_t segments_spare = 0;      ///< so many fewer than it reports
+  uint32_t tso_segments_max = 0;  ///< of a TSO packet. 0: as reported
+  uint32_t segments_spare = 0;    ///< so many fewer than it reports
   bool frees_while_polled = false;  ///< see DriverCalls
   bool has_timers = false;          ///< rte_timer: its health checks
   uint32_t flow_mbps = 0;           ///< most that its network gives one flow; 0: unknown
@@ -64,6 +67,9 @@ struct TransmitLimits {
 /// What may be given to a driver that reports `reported` (rte_eth_desc_lim: nb_mtu_seg_max and
 /// nb_seg_max; 0: it reports nothing).
 TransmitLimits transmit_limits(const DriverQuirks& quirks, const TransmitLimits& reported);
+
+/// rte_eth_txconf::tx_free_thresh for a transmit ring of `descriptors`. 0: the driver's own.
+uint16_t tx_free_threshold(const DriverQuirks& quirks, uint32_t descriptors);
 
 /// Largest MTU of a driver that reports `reported_mtu` (rte_eth_dev_info: max_mtu, UINT16_MAX where
 /// it says nothing) and `frame_bytes` (max_rx_pktlen).

@@ -189,7 +189,7 @@ class Configuration {
     return Ok{};
   }
 
-  /// The threshold of a driver that frees late must be as near to the ring's size as the driver
+  /// The threshold of a driver that frees lazily must be as near to the ring's size as the driver
   /// allows, but the driver does not report that size: powers of two are tried downwards, with its
   /// log silenced.
   int setup_transmit_queue(uint16_t queue, unsigned node, rte_eth_txconf tx) const {
@@ -197,6 +197,8 @@ class Configuration {
     constexpr uint16_t kRingMin = 64;
     constexpr uint16_t kAlwaysLeft = 4;
     if (!quirks_.is_lazy_to_free) {
+      const uint16_t threshold = tx_free_threshold(quirks_, tx_descriptors_);
+      if (threshold != 0) tx.tx_free_thresh = threshold;
       return rte_eth_tx_queue_setup(port_id_, queue, tx_descriptors_, node, &tx);
     }
     const uint32_t log_level = rte_log_get_global_level();

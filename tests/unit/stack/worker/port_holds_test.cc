@@ -116,7 +116,7 @@ TEST_F(DeadPort, IsGivenFewPacketsToMakeItFreeOthers) {
   EXPECT_FALSE(has_news(conn));
 }
 
-/// Drivers that free packets when they send others: 32 at a time (gve), or one for one (igb).
+/// Drivers that free packets when they send others: 32 at a time (mlx5), or one for one (igb).
 class LazyPort : public PortHoldsTest, public testing::WithParamInterface<io::sim::TxRelease> {
  protected:
   LazyPort()

@@ -64,7 +64,7 @@ TEST(DriverQuirks, EveryNicHasRoomForThePowerOfTwoItRoundsTo) {
   for (const char* nic :
        {"net_ena", "net_gve", "net_mana", "net_netvsc", "mlx5_pci", "net_mlx4", "net_iavf",
         "net_ice", "net_i40e", "net_ixgbe", "net_ixgbe_vf", "net_e1000_igb", "net_e1000_igb_vf",
-        "net_e1000_em", "net_vmxnet3", "net_virtio"}) {
+        "net_e1000_em", "net_igc", "net_hinic", "net_vmxnet3", "net_virtio"}) {
     EXPECT_GE(quirks_of(nic).rx_room_bytes_min, 2048u) << nic;
     EXPECT_FALSE(quirks_of(nic).is_virtual) << nic;
   }
@@ -82,12 +82,36 @@ TEST(DriverQuirks, FreesAreAskedForInTheWayThatTheDriverHas) {
   EXPECT_EQ(quirks_of("net_gve").frees, Frees::kWhenSending);
 }
 
-// em has no tx_done_cleanup. That of igb ends with a queue that sends nothing more.
+// em has no tx_done_cleanup. That of igb ends with a queue that sends nothing more, and that of igc
+// crashes.
 TEST(DriverQuirks, DriversThatFreeByReuseHaveARingThatAWorkerCanFill) {
-  for (const char* driver : {"net_e1000_igb", "net_e1000_igb_vf", "net_e1000_em"}) {
+  for (const char* driver : {"net_e1000_igb", "net_e1000_igb_vf", "net_e1000_em", "net_igc"}) {
     EXPECT_EQ(quirks_of(driver).frees, Frees::kWhenSending) << driver;
     EXPECT_EQ(quirks_of(driver).tx_descriptors, kFreedWithinPackets) << driver;
   }
+}
+
+/// Of a queue of `descriptors`, how many packets of one descriptor the driver takes before it frees
+/// the first: as gve and hinic count.
+uint32_t packets_until_freed(const char* driver, uint32_t descriptors) {
+  const uint32_t threshold = tx_free_threshold(quirks_of(driver), descriptors);
+  uint32_t free = descriptors - 1;  // one is never used
+  uint32_t taken = 0;
+  for (; free >= threshold; --free) ++taken;
+  return taken;
+}
+
+TEST(DriverQuirks, DriversThatFreeByAThresholdDoSoWithinFewPackets) {
+  for (const char* driver : {"net_gve", "net_hinic"}) {
+    for (const uint32_t ring : {256u, 512u, 1024u, 4096u}) {
+      EXPECT_LT(packets_until_freed(driver, ring), kFreedWithinPackets) << driver << ", " << ring;
+      // check_tx_thresh_dqo() takes less than the ring without 3, and no less than tx_rs_thresh.
+      EXPECT_LT(tx_free_threshold(quirks_of(driver), ring), ring - 3) << driver << ", " << ring;
+      EXPECT_GE(tx_free_threshold(quirks_of(driver), ring), 32u) << driver << ", " << ring;
+    }
+    EXPECT_EQ(tx_free_threshold(quirks_of(driver), 4), 0u) << "a ring that is smaller";
+  }
+  EXPECT_EQ(tx_free_threshold(quirks_of("net_ena"), 1024), 0u) << "the driver's own";
 }
 
 TEST(DriverQuirks, OnlyTheseRefuseOtherQueueNumbersThanPowersOfTwo) {
