@@ -115,6 +115,22 @@ TEST_F(TxQueue, HoldsThePartOfABurstUntilTheDriverIsClosed) {
   EXPECT_EQ(queue->tx_held(), 0u);
 }
 
+/// Sends a TSO packet with one piece of client memory.
+size_t send_piece(dpdk::Queue& queue, PacketMemory& memory, const BufRef& piece) {
+  PacketBuf* packet = nullptr;
+  EXPECT_EQ(memory.alloc_tx({&packet, 1}), 1u);
+  const std::vector<uint8_t> front = headers(1, piece.length);
+  std::copy(front.begin(), front.end(), packet->data);
+  packet->length = kHeaderBytes;
+  packet->pieces[0] = piece;
+  packet->piece_count = 1;
+  packet->wants_checksums = true;
+  packet->l3_bytes = kL3Bytes;
+  packet->l4_bytes = kL4Bytes;
+  packet->tso_bytes = 1460;
+  return queue.tx_burst({&packet, 1});
+}
+
 /// A queue with TSO of a device that was opened again and cannot read the region of its client any
 /// more. Its worker still sends TSO packets of it.
 struct QueueOfUnreadableMemory {
@@ -140,18 +156,7 @@ struct QueueOfUnreadableMemory {
   }
   ~QueueOfUnreadableMemory() { driver.free(driver.held.size()); }
   size_t send(uint32_t payload_bytes) {
-    PacketBuf* packet = nullptr;
-    EXPECT_EQ(memory->alloc_tx({&packet, 1}), 1u);
-    const std::vector<uint8_t> front = headers(1, payload_bytes);
-    std::copy(front.begin(), front.end(), packet->data);
-    packet->length = kHeaderBytes;
-    packet->pieces[0] = {kRegion, payload_bytes, 0};
-    packet->piece_count = 1;
-    packet->wants_checksums = true;
-    packet->l3_bytes = kL3Bytes;
-    packet->l4_bytes = kL4Bytes;
-    packet->tso_bytes = 1460;
-    return queue->tx_burst({&packet, 1});
+    return send_piece(*queue, *memory, {kRegion, payload_bytes, 0});
   }
 
   dpdk::DmaMap map;
@@ -188,6 +193,37 @@ TEST_F(TxQueue, DropsACopyThatTheDeviceCannotGather) {
   ASSERT_EQ(unreadable.send(40'000), 1u);
   EXPECT_EQ(driver.held.size(), 0u);
   EXPECT_EQ(unreadable.queue->counters().tx_dropped, 1u);
+}
+
+// The driver writes a longer one over other bits of its descriptor, and other memory is sent.
+TEST_F(TxQueue, GivesVmxnet3NoSegmentThatItsDescriptorCannotHold) {
+  driver.room = 100;
+  constexpr uint32_t kRegion = 3;
+  constexpr uint32_t kPayload = 60'000;
+  constexpr uint32_t kDescriptorBytesMax = (1u << 14) - 1;
+  const std::vector<uint8_t> client = pattern(9, kPayload);
+  const dpdk::DriverQuirks& vmxnet3 = dpdk::quirks_of("net_vmxnet3");
+  ASSERT_TRUE(memory->add_region(kRegion, {client.data(), client.size()}));
+  dpdk::Queue of_vmxnet3(dpdk::QueueSetup{.port_id = kPortId,
+                                          .capabilities = {.tso_bytes_max = 65'000},
+                                          .quirks = &vmxnet3,
+                                          .is_nic_up = &is_nic_up,
+                                          .limits = {16, vmxnet3.tso_segments_max},
+                                          .has_ip_checksum = true,
+                                          .has_tcp_checksum = true},
+                         static_cast<dpdk::Memory&>(*memory));
+  of_vmxnet3.start();
+  ASSERT_EQ(send_piece(of_vmxnet3, *memory, {kRegion, kPayload, 0}), 1u);
+  ASSERT_EQ(driver.held.size(), 1u);
+  EXPECT_EQ(of_vmxnet3.counters().tx_linearised_bytes, 0u);
+  uint32_t bytes = 0;
+  for (const rte_mbuf* segment = driver.held[0]; segment != nullptr; segment = segment->next) {
+    EXPECT_LE(segment->data_len, kDescriptorBytesMax);
+    bytes += segment->data_len;
+  }
+  EXPECT_EQ(bytes, kHeaderBytes + kPayload);
+  driver.free(1);
+  memory->remove_region(kRegion);
 }
 
 // The worker does not ask a NIC's driver, which the control thread asks.

@@ -98,8 +98,12 @@ constexpr DriverQuirks kKnownDrivers[] = {
     // default), also in an empty burst.
     {.driver = "net_hinic", .rx_room_bytes_min = kNicRoomBytes, .frees_from_descriptors = 4},
     // It reports 255 for TSO, and refuses more than 24 (VMXNET3_MAX_TSO_TXD_PER_PKT, from 24.11
-    // on).
-    {.driver = "net_vmxnet3", .rx_room_bytes_min = kNicRoomBytes, .tso_segments_max = 24},
+    // on). A descriptor has 14 bits for the length, and vmxnet3_xmit_pkts() writes a longer one
+    // over the bits beside them.
+    {.driver = "net_vmxnet3",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .tso_segments_max = 24,
+     .segment_bytes_max = 16383},
     {.driver = "net_memif",
      .is_virtual = true,
      .uses_checksums = false,

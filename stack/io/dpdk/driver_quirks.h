@@ -51,6 +51,7 @@ struct DriverQuirks {
   uint32_t segments_max = 0;
   uint32_t tso_segments_max = 0;  ///< of a TSO packet. 0: as reported
   uint32_t segments_spare = 0;    ///< so many fewer than it reports
+  uint32_t segment_bytes_max = UINT16_MAX;
   bool frees_while_polled = false;  ///< see DriverCalls
   bool has_timers = false;          ///< rte_timer: its health checks
   uint32_t flow_mbps = 0;           ///< most that its network gives one flow; 0: unknown

@@ -54,6 +54,9 @@ class Memory final : public PacketMemory {
   /// After a device was opened again, which may not reach all that it did. REQUIRES: the worker
   /// does not poll.
   void look_at_regions_again() { regions_.look_again(); }
+  /// A port of this worker takes no segment of more bytes. Thread: the control thread, the first
+  /// time before the worker adds regions.
+  void limit_segments(uint32_t bytes) { regions_.limit_parts(bytes); }
 
  private:
   explicit Memory(const MemoryContext& context)

@@ -193,6 +193,9 @@ Status EthernetPort::attach() {
   interface_index_ = interface_index(std::string(args_.value_of("iface")));
   info_.driver = device.driver_name;
   quirks_ = &quirks_of(info_.driver);
+  if (quirks_->segment_bytes_max < UINT16_MAX) {
+    for (Memory* memory : memories_) memory->limit_segments(quirks_->segment_bytes_max);
+  }
   return quirks_->is_virtual ? check_interface() : attach_dma();
 }
 

@@ -15,8 +15,6 @@
 namespace lyre::io::dpdk {
 namespace {
 
-constexpr uint32_t kSegmentBytesMax = 65535;
-
 ChecksumVerdict ip_verdict(uint64_t flags) {
   const uint64_t verdict = flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
   if (verdict == RTE_MBUF_F_RX_IP_CKSUM_GOOD) return ChecksumVerdict::kGood;
@@ -405,7 +403,7 @@ uint32_t Queue::segments_needed(const PacketBuf& packet) const {
     }
     for (uint64_t at = 0; at < piece.length; ++count) {
       at += std::min<uint64_t>(regions.run_at(piece.region, piece.offset + at).bytes,
-                               kSegmentBytesMax);
+                               setup_.quirks->segment_bytes_max);
     }
   }
   return count;
@@ -430,7 +428,7 @@ bool Queue::attach_pieces(const PacketBuf& packet, rte_mbuf& head) {
       }
       const RegionTable::Run run = regions.run_at(piece.region, piece.offset + at);
       const auto bytes = static_cast<uint16_t>(
-          std::min({piece.length - at, run.bytes, uint64_t{kSegmentBytesMax}}));
+          std::min({piece.length - at, run.bytes, uint64_t{setup_.quirks->segment_bytes_max}}));
       rte_mbuf_ext_refcnt_update(shared, 1);
       rte_pktmbuf_attach_extbuf(segment, const_cast<uint8_t*>(base + at), run.iova, bytes, shared);
       segment->data_len = bytes;
@@ -449,17 +447,20 @@ rte_mbuf* Queue::copy_out(const PacketBuf& packet) {
   rte_mbuf* head = rte_pktmbuf_alloc(memory_.copy_mempool());
   if (head == nullptr) return nullptr;
   rte_mbuf* last = head;
+  const auto room = [&] {
+    return std::min<uint32_t>(rte_pktmbuf_tailroom(last),
+                              setup_.quirks->segment_bytes_max - last->data_len);
+  };
   const auto append = [&](std::span<const uint8_t> bytes) {
     while (!bytes.empty()) {
-      if (rte_pktmbuf_tailroom(last) == 0) {
+      if (room() == 0) {
         rte_mbuf* more = rte_pktmbuf_alloc(memory_.copy_mempool());
         if (more == nullptr) return false;
         last->next = more;
         last = more;
         ++head->nb_segs;
       }
-      const auto count =
-          static_cast<uint16_t>(std::min<size_t>(bytes.size(), rte_pktmbuf_tailroom(last)));
+      const auto count = static_cast<uint16_t>(std::min<size_t>(bytes.size(), room()));
       std::memcpy(rte_pktmbuf_mtod_offset(last, uint8_t*, last->data_len), bytes.data(), count);
       last->data_len = static_cast<uint16_t>(last->data_len + count);
       head->pkt_len += count;

@@ -3,6 +3,7 @@
 #include <rte_mbuf.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "stack/base/check.h"
 
@@ -83,20 +84,29 @@ std::span<const uint8_t> RegionTable::bytes_of(const BufRef& piece) const {
   return {region.base + piece.offset, piece.length};
 }
 
+void RegionTable::limit_parts(uint32_t bytes) {
+  const uint64_t part = std::bit_floor(bytes);
+  if (part < part_bytes_) part_bytes_ = part;  // not written again: the worker reads it
+}
+
 uint32_t RegionTable::segment_bytes(uint32_t region) const {
   const Region& entry = regions_[region];
   if (!entry.is_dma_ready) return 0;
-  if (entry.page_iovas.empty()) return UINT32_MAX;
-  return static_cast<uint32_t>(std::min<uint64_t>(entry.page_bytes, UINT32_MAX));
+  const uint64_t part =
+      entry.page_iovas.empty() ? part_bytes_ : std::min(part_bytes_, entry.page_bytes);
+  return static_cast<uint32_t>(std::min<uint64_t>(part, UINT32_MAX));
 }
 
 RegionTable::Run RegionTable::run_at(uint32_t region, uint64_t offset) const {
   const Region& entry = regions_[region];
+  const uint64_t in_part = part_bytes_ - (offset & (part_bytes_ - 1));
   if (entry.page_iovas.empty()) {
-    return {reinterpret_cast<uint64_t>(entry.base + offset), entry.bytes - offset};
+    return {reinterpret_cast<uint64_t>(entry.base + offset),
+            std::min(in_part, entry.bytes - offset)};
   }
   const uint64_t in_page = offset % entry.page_bytes;
-  return {entry.page_iovas[offset / entry.page_bytes] + in_page, entry.page_bytes - in_page};
+  return {entry.page_iovas[offset / entry.page_bytes] + in_page,
+          std::min(in_part, entry.page_bytes - in_page)};
 }
 
 }  // namespace lyre::io::dpdk

@@ -35,10 +35,14 @@ class RegionTable {
   std::span<const uint8_t> bytes_of(const BufRef& piece) const;
   /// True when devices can read the region; otherwise its pieces are copied.
   bool is_readable_by_ports(uint32_t region) const { return regions_[region].is_dma_ready; }
+  /// Devices read no part of more than `bytes` as one segment; parts are powers of two. Never
+  /// undone. REQUIRES: bytes > 0, and no region is known unless as small a limit is set already.
+  void limit_parts(uint32_t bytes);
   /// As PacketMemory::region_segment_bytes().
   uint32_t segment_bytes(uint32_t region) const;
   rte_mbuf_ext_shared_info* shared_info(uint32_t region) { return &regions_[region].shared; }
-  /// The address of `offset` for devices, and the number of bytes that are contiguous from there.
+  /// The address of `offset` for devices, and the number of bytes from there that they can read as
+  /// one segment.
   struct Run {
     uint64_t iova;
     uint64_t bytes;
@@ -60,6 +64,8 @@ class RegionTable {
 
   DmaMap& dma_map_;
   std::unique_ptr<Region[]> regions_;
+  /// Parts of a region start at multiples of it, as pages do. A power of two.
+  uint64_t part_bytes_ = uint64_t{1} << 63;
 };
 
 }  // namespace lyre::io::dpdk

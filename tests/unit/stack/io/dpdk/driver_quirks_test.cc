@@ -114,6 +114,11 @@ TEST(DriverQuirks, DriversThatFreeByAThresholdDoSoWithinFewPackets) {
   EXPECT_EQ(tx_free_threshold(quirks_of("net_ena"), 1024), 0u) << "the driver's own";
 }
 
+TEST(DriverQuirks, OnlyVmxnet3LimitsTheBytesOfASegment) {
+  EXPECT_EQ(quirks_of("net_vmxnet3").segment_bytes_max, (1u << 14) - 1);
+  EXPECT_EQ(quirks_of("net_ena").segment_bytes_max, 65535u);
+}
+
 TEST(DriverQuirks, OnlyTheseRefuseOtherQueueNumbersThanPowersOfTwo) {
   EXPECT_TRUE(quirks_of("net_mana").needs_power_of_two_queues);
   EXPECT_TRUE(quirks_of("net_ixgbe_vf").needs_power_of_two_queues);

@@ -41,6 +41,22 @@ TEST_F(RegionTableTest, PageByPageWhereDevicesKnowPhysicalAddresses) {
   EXPECT_EQ(table.bytes_of({.region = 7, .length = 9, .offset = at}).data(), memory.data() + at);
 }
 
+// vmxnet3 destroys the descriptor of a longer segment.
+TEST_F(RegionTableTest, NoPartIsLongerThanADriverTakes) {
+  constexpr uint32_t kDriverBytes = 3000;
+  table.limit_parts(kDriverBytes);
+  table.limit_parts(UINT16_MAX);  // another port's driver
+  const SharedPages memory(4);
+  ASSERT_TRUE(add(7, memory));
+  const uint32_t part = table.segment_bytes(7);
+  EXPECT_EQ(part, 2048u);
+  for (size_t at = 0; at < memory.bytes(); at += 100) {
+    const RegionTable::Run run = table.run_at(7, at);
+    EXPECT_EQ(run.iova, reinterpret_cast<uint64_t>(memory.data()) + at);
+    EXPECT_EQ(run.bytes, part - at % part) << "parts start at multiples of their size";
+  }
+}
+
 TEST_F(RegionTableTest, WhatCannotBePinnedIsKnownAndCopied) {
   dma_map.set_physical_addresses(true);
   const SharedPages memory(4, PROT_READ);
