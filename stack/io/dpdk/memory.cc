@@ -23,20 +23,6 @@ constexpr uint32_t kSuperPacketRoomBytes = 16 << 10;
 constexpr uint32_t kCopyPackets = 1024;
 constexpr size_t kBurstMax = 64;
 
-uint16_t receive_room_bytes(const MemoryOptions& options) {
-  uint32_t room = options.mtu_bytes + kFrameOverheadBytes;
-  for (const std::string& device : options.devices) {
-    const DriverQuirks& quirks = quirks_of(DeviceArgs::parse(device).driver());
-    room = std::max(room, quirks.rx_room_bytes_min);
-    room = std::max(room, options.mtu_bytes + kFrameOverheadBytes + quirks.rx_extra_bytes);
-  }
-  if (options.has_super_packets) {
-    room = std::max(room, kSuperPacketRoomBytes);
-  }
-  const uint32_t rounded = (room + 63) / 64 * 64;
-  return static_cast<uint16_t>(std::min(rounded + RTE_PKTMBUF_HEADROOM, 65472u));
-}
-
 std::string pool_name(const char* kind, uint32_t worker) {
   static std::atomic<uint32_t> made{0};  // names are per process, workers per environment
   return std::string(kind) + std::to_string(worker) + "." + std::to_string(made.fetch_add(1));
@@ -48,6 +34,22 @@ void init_private(rte_mempool*, void*, void* object, unsigned) {
 }
 
 }  // namespace
+
+uint16_t receive_room_bytes(const MemoryOptions& options) {
+  // gve rounds a buffer down to a multiple of it (GVE_RX_BUF_ALIGN_DQO).
+  constexpr uint32_t kUnitBytes = 128;
+  uint32_t room = options.mtu_bytes + kFrameOverheadBytes;
+  for (const std::string& device : options.devices) {
+    const DriverQuirks& quirks = quirks_of(DeviceArgs::parse(device).driver());
+    room = std::max(room, quirks.rx_room_bytes_min);
+    room = std::max(room, options.mtu_bytes + kFrameOverheadBytes + quirks.rx_extra_bytes);
+  }
+  if (options.has_super_packets) {
+    room = std::max(room, kSuperPacketRoomBytes);
+  }
+  const uint32_t rounded = (room + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
+  return static_cast<uint16_t>(std::min(rounded + RTE_PKTMBUF_HEADROOM, 65472u));
+}
 
 Status Memory::make_pools(const MemoryContext& context, uint32_t worker,
                           const MemoryOptions& options) {

@@ -16,6 +16,10 @@ struct MemoryContext {
   DmaMap* dma_map = nullptr;
 };
 
+/// Bytes of a receive buffer, headroom included, in which a frame of the MTU fits with each of the
+/// options' devices.
+uint16_t receive_room_bytes(const MemoryOptions& options);
+
 /// The packet memory of one worker on mempools.
 /// Thread: the worker, registered with DPDK.
 class Memory final : public PacketMemory {

@@ -1,0 +1,26 @@
+#include "stack/io/dpdk/memory.h"
+
+#include <gtest/gtest.h>
+#include <rte_mbuf.h>
+
+namespace lyre::io::dpdk {
+namespace {
+
+/// gve with DQO rounds the room of a buffer down to a multiple of 128, and its NIC takes no frame
+/// that does not fit one buffer.
+TEST(ReceiveRoom, HoldsAFrameOfTheMtuWhenTheDriverRoundsItDown) {
+  constexpr uint32_t kEthernetBytes = 14;
+  for (uint32_t mtu = 2031; mtu <= 8896; ++mtu) {
+    const uint32_t room =
+        receive_room_bytes({.mtu_bytes = mtu, .devices = {"0000:00:04.0"}}) - RTE_PKTMBUF_HEADROOM;
+    ASSERT_GE(room / 128 * 128, mtu + kEthernetBytes) << "MTU " << mtu;
+  }
+}
+
+TEST(ReceiveRoom, IsAPowerOfTwoForTheUsualMtu) {
+  EXPECT_EQ(receive_room_bytes({.mtu_bytes = 1500, .devices = {"0000:00:04.0"}}),
+            2048 + RTE_PKTMBUF_HEADROOM);
+}
+
+}  // namespace
+}  // namespace lyre::io::dpdk
