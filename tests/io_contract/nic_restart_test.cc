@@ -1,4 +1,5 @@
 #include <dlfcn.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rte_dev.h>
 #include <rte_ethdev.h>
@@ -28,6 +29,12 @@ extern "C" int rte_eth_dev_callback_process(rte_eth_dev* device, rte_eth_event_t
 namespace lyre::io::contract {
 namespace {
 
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
 constexpr rte_ether_addr kOtherMac{{2, 0, 0, 0, 0, 0x77}};
 
 struct PlayedNic {
@@ -37,6 +44,8 @@ struct PlayedNic {
   bool can_start = true;
   uint64_t missed = 0;
   uint64_t unbuffered = 0;
+  int mtu_answer = 0;
+  std::vector<uint16_t> told_mtus;
   std::vector<rte_mbuf*> kept;
 } nic;
 
@@ -72,7 +81,8 @@ class NicRestart : public ::testing::Test {
     nic = {};
     auto started = environment();
     ASSERT_TRUE(started) << started.error().text;
-    auto memory = (*started)->make_memory(0, {.rx_slots = 1024, .tx_packets = 256});
+    auto memory =
+        (*started)->make_memory(0, {.rx_slots = 1024, .mtu_bytes = 9000, .tx_packets = 256});
     ASSERT_TRUE(memory) << memory.error().text;
     memory_ = std::move(*memory);
   }
@@ -80,12 +90,17 @@ class NicRestart : public ::testing::Test {
     port_.reset();
     rte_pktmbuf_free_bulk(nic.kept.data(), static_cast<unsigned>(nic.kept.size()));
   }
-  void open(const std::string& device) {
+  Status try_open(const std::string& device, uint32_t mtu_bytes = 1500) {
     auto started = environment();
     PacketMemory* const memories[] = {memory_.get()};
-    auto port = (*started)->open_port({.device = device}, memories);
-    ASSERT_TRUE(port) << port.error().text;
+    auto port = (*started)->open_port({.device = device, .mtu_bytes = mtu_bytes}, memories);
+    if (!port) return port.error();
     port_ = std::move(*port);
+    return Ok{};
+  }
+  void open(const std::string& device) {
+    const Status opened = try_open(device);
+    ASSERT_TRUE(opened) << opened.error().text;
   }
   void open_on_vmbus() {
     ASSERT_EQ(rte_eal_hotplug_add("vdev", name_.c_str(), ""), 0);
@@ -153,6 +168,34 @@ TEST_F(NicRestart, MissedPacketsAreCountedOverAReset) {
   ASSERT_TRUE(ask_for_reset());
   nic.missed = 3;
   EXPECT_EQ(port_->rx_missed(), 123u);
+}
+
+// ENA and MANA learn it from this call alone, and ENA forgets it in a reset.
+TEST_F(NicRestart, ANicIsToldALargeMtuAtTheStartAndAfterAReset) {
+  ASSERT_TRUE(try_open(name_, 9000));
+  EXPECT_THAT(nic.told_mtus, Not(IsEmpty()));
+  EXPECT_THAT(nic.told_mtus, Each(9000));
+  nic.told_mtus.clear();
+  ASSERT_TRUE(ask_for_reset());
+  EXPECT_THAT(nic.told_mtus, ElementsAre(9000));
+}
+
+// netvsc closes its channel to set one.
+TEST_F(NicRestart, ANicIsNotToldAnMtuThatEveryNicHas) {
+  open(name_);
+  EXPECT_THAT(nic.told_mtus, IsEmpty());
+}
+
+TEST_F(NicRestart, ADriverThatCannotBeToldTheMtuIsUsed) {
+  nic.mtu_answer = -ENOTSUP;
+  EXPECT_TRUE(try_open(name_, 9000));
+}
+
+TEST_F(NicRestart, ANicThatRefusesTheMtuIsRefused) {
+  nic.mtu_answer = -EPERM;
+  const Status opened = try_open(name_, 9000);
+  ASSERT_FALSE(opened);
+  EXPECT_THAT(opened.error().text, HasSubstr("does not take MTU 9000"));
 }
 
 // DPDK opens it only when it starts.
@@ -234,6 +277,10 @@ int rte_eth_dev_reset(uint16_t port_id) {
 int rte_eth_dev_start(uint16_t port_id) {
   static const auto real = next<int (*)(uint16_t)>("rte_eth_dev_start");
   return nic.can_start ? real(port_id) : -EIO;
+}
+int rte_eth_dev_set_mtu(uint16_t, uint16_t mtu) {
+  nic.told_mtus.push_back(mtu);
+  return nic.mtu_answer;
 }
 int rte_eth_dev_default_mac_addr_set(uint16_t port_id, rte_ether_addr* mac) {
   return nic.can_set_mac ? set_mac(port_id, *mac) : -EPERM;

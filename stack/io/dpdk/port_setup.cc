@@ -1,5 +1,6 @@
 #include "stack/io/dpdk/port_setup.h"
 
+#include <net/if.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_log.h>
@@ -13,6 +14,7 @@
 #include <string>
 
 #include "stack/io/dpdk/device_args.h"
+#include "stack/io/dpdk/kernel_interface.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -31,6 +33,13 @@ constexpr uint64_t kLro =
 
 Error step_failed(const PortOptions& options, const std::string& what, int rc) {
   return Error{std::abs(rc), options.device + ": " + what + ": " + rte_strerror(std::abs(rc))};
+}
+
+/// The kernel's interface of a NIC that its driver shares with the kernel (mlx5, mlx4); empty: none
+/// that the driver names.
+std::string interface_of(const rte_eth_dev_info& device) {
+  char name[IF_NAMESIZE] = {};
+  return device.if_index != 0 && if_indextoname(device.if_index, name) != nullptr ? name : "";
 }
 
 bool has_all(uint64_t offered, uint64_t wanted) { return (offered & wanted) == wanted; }
@@ -53,6 +62,7 @@ class Configuration {
     choose_transmit();
     choose_receive();
     if (Status done = configure(); !done) return done.error();
+    if (Status done = tell_mtu(); !done) return done.error();
     for (uint16_t i = 0; i < memories_.size(); ++i) {
       if (Status done = setup_queue(i); !done) return done.error();
     }
@@ -170,6 +180,20 @@ class Configuration {
     rc = rte_eth_dev_adjust_nb_rx_tx_desc(port_id_, &rx_descriptors_, &tx_descriptors_);
     if (rc != 0) return step_failed(options_, "refuses every number of descriptors", rc);
     return Ok{};
+  }
+
+  /// Some drivers learn the MTU from this call alone (ena_mtu_set, mana_mtu_set), and some take it
+  /// only before the device starts (gve, i40e). A device that takes frames of the MTU already is
+  /// left alone: the kernel keeps some of these interfaces, and netvsc closes its channel.
+  Status tell_mtu() const {
+    constexpr uint32_t kEthernetMtu = 1500;
+    if (quirks_.is_virtual) return Ok{};
+    const std::string interface = interface_of(device_);
+    const uint32_t taken = interface.empty() ? kEthernetMtu : interface_mtu(interface);
+    if (options_.mtu_bytes <= taken) return Ok{};
+    const int rc = rte_eth_dev_set_mtu(port_id_, static_cast<uint16_t>(options_.mtu_bytes));
+    if (rc == 0 || rc == -ENOTSUP) return Ok{};
+    return step_failed(options_, "does not take MTU " + std::to_string(options_.mtu_bytes), rc);
   }
 
   Status setup_queue(uint16_t queue) {
