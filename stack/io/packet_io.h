@@ -83,6 +83,7 @@ struct IoCapabilities {
   MacAddress mac;
   uint32_t mtu_bytes = 1500;   ///< largest IP packet
   uint32_t tso_bytes_max = 0;  ///< largest TCP payload of one TSO packet; 0: no TSO
+  bool has_ipv6_tso = true;    ///< as that over IPv4
   uint32_t tx_pieces_max = 1;  ///< pieces after the headers, at most kTxPiecesMax
   /// Segments of a TSO packet, and of each packet cut from it, headers included: the worker keeps
   /// to them. A packet of more segments than the port gathers is copied by the port.
@@ -90,6 +91,10 @@ struct IoCapabilities {
   uint32_t cut_segments_max = UINT32_MAX;
   bool tx_checksum_in_hardware = false;
   bool rx_checksum_in_hardware = false;
+  /// tso_bytes_max of the packets of a connection.
+  uint32_t tso_bytes_max_of(const IpAddress& address) const {
+    return address.is_v4() || has_ipv6_tso ? tso_bytes_max : 0;
+  }
   bool operator==(const IoCapabilities&) const = default;
 };
 

@@ -100,7 +100,8 @@ io::PacketBuf* SegmentOutput::try_make_uncut(uint32_t conn, tcp::SegmentOut& par
   const io::IoCapabilities& port = state_.ports[sender.port].capabilities();
   const auto in_whole_cuts = [&](uint32_t bytes) { return bytes - bytes % part.mss_bytes; };
   uint32_t bytes = part.payload_bytes;
-  if (bytes > port.tso_bytes_max) bytes = in_whole_cuts(port.tso_bytes_max);
+  const uint32_t bytes_max = port.tso_bytes_max_of(state_.engine.tuple(conn).remote.address);
+  if (bytes > bytes_max) bytes = in_whole_cuts(bytes_max);
   if (bytes <= part.mss_bytes) return nullptr;
   io::PacketBuf* packet = output_.alloc();
   if (packet == nullptr) return nullptr;

@@ -107,8 +107,9 @@ void Transmission::note_turn(uint32_t conn) {
 uint32_t Transmission::payload_limit(uint32_t conn, size_t room) const {
   const session::Session& sender = state_.sessions[conn];
   const auto packets = static_cast<uint32_t>(room) * state_.engine.segment_payload_bytes(conn);
+  const IpAddress& peer = state_.engine.tuple(conn).remote.address;
   const uint32_t cut_max =
-      sender.is_local ? 0 : state_.ports[sender.port].capabilities().tso_bytes_max;
+      sender.is_local ? 0 : state_.ports[sender.port].capabilities().tso_bytes_max_of(peer);
   return std::min(packets, cut_max == 0 ? kSendBytesAtOnceMax : cut_max);
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "stack/io/dpdk/ipv6_offloads.h"
 #include "stack/io/dpdk/memory.h"
 #include "stack/io/dpdk/queue.h"
 #include "tests/io_contract/dpdk_wire.h"
@@ -37,6 +38,19 @@ uint16_t send_to_driver(void*, rte_mbuf** packets, uint16_t count) {
   return taken;
 }
 
+/// ena, by what its device reports: no IPv6 TSO, or neither that nor IPv6 checksums.
+uint16_t refuse_ipv6_tso(void*, rte_mbuf** packets, uint16_t count) {
+  const uint64_t refused = RTE_MBUF_F_TX_IPV6 | RTE_MBUF_F_TX_TCP_SEG;
+  const auto is_refused = [&](rte_mbuf* m) { return (m->ol_flags & refused) == refused; };
+  return static_cast<uint16_t>(std::find_if(packets, packets + count, is_refused) - packets);
+}
+uint16_t refuse_ipv6_checksums(void*, rte_mbuf** packets, uint16_t count) {
+  const auto is_refused = [](rte_mbuf* m) {
+    return (m->ol_flags & RTE_MBUF_F_TX_IPV6) != 0 && (m->ol_flags & RTE_MBUF_F_TX_L4_MASK) != 0;
+  };
+  return static_cast<uint16_t>(std::find_if(packets, packets + count, is_refused) - packets);
+}
+
 class TxQueue : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -50,6 +64,7 @@ class TxQueue : public ::testing::Test {
     calls.tx_pkt_burst = send_to_driver;
     calls.txq.data = no_data;
     calls.txq.clbk = no_data;
+    calls.tx_pkt_prepare = nullptr;
     quirks.frees = dpdk::Frees::kWhenSending;
     queue = std::make_unique<dpdk::Queue>(
         dpdk::QueueSetup{
@@ -224,6 +239,63 @@ TEST_F(TxQueue, GivesVmxnet3NoSegmentThatItsDescriptorCannotHold) {
   EXPECT_EQ(bytes, kHeaderBytes + kPayload);
   driver.free(1);
   memory->remove_region(kRegion);
+}
+
+dpdk::PortSetup offloads_of_ipv6(dpdk::Memory& memory) {
+  dpdk::PortSetup setup{.capabilities = {.tso_bytes_max = 65'000}, .has_tcp_checksum = true};
+  dpdk::limit_to_ipv6_offloads(kPortId, memory, setup);
+  EXPECT_TRUE(setup.has_tcp_checksum);
+  EXPECT_EQ(setup.capabilities.tso_bytes_max, 65'000u);
+  return setup;
+}
+
+TEST_F(TxQueue, OffersOverIpv6WhatTheDriverTakes) {
+  auto& packets = static_cast<dpdk::Memory&>(*memory);
+  dpdk::PortSetup setup = offloads_of_ipv6(packets);
+  EXPECT_TRUE(setup.has_ipv6_tcp_checksum);
+  EXPECT_TRUE(setup.capabilities.has_ipv6_tso);
+  rte_eth_fp_ops[kPortId].tx_pkt_prepare = refuse_ipv6_tso;
+  setup = offloads_of_ipv6(packets);
+  EXPECT_TRUE(setup.has_ipv6_tcp_checksum);
+  EXPECT_FALSE(setup.capabilities.has_ipv6_tso);
+  rte_eth_fp_ops[kPortId].tx_pkt_prepare = refuse_ipv6_checksums;
+  setup = offloads_of_ipv6(packets);
+  EXPECT_FALSE(setup.has_ipv6_tcp_checksum);
+  EXPECT_FALSE(setup.capabilities.has_ipv6_tso);
+}
+
+// All of them were dropped.
+TEST_F(TxQueue, ComputesTheChecksumOverIpv6ThatTheDeviceLacks) {
+  driver.room = 100;
+  rte_eth_fp_ops[kPortId].tx_pkt_prepare = refuse_ipv6_checksums;
+  dpdk::Queue lacking(dpdk::QueueSetup{.port_id = kPortId,
+                                       .quirks = &quirks,
+                                       .is_nic_up = &is_nic_up,
+                                       .limits = {8, 8},
+                                       .has_ip_checksum = true,
+                                       .has_tcp_checksum = true},
+                      static_cast<dpdk::Memory&>(*memory));
+  lacking.start();
+  for (const Family family : {Family::kIpv6, Family::kIpv4}) {
+    PacketBuf* packet = nullptr;
+    ASSERT_EQ(memory->alloc_tx({&packet, 1}), 1u);
+    const std::vector<uint8_t> bytes = frame(1, 100, family);
+    std::copy(bytes.begin(), bytes.end(), packet->data);
+    packet->length = static_cast<uint32_t>(bytes.size());
+    packet->wants_checksums = true;
+    packet->l3_bytes = l3_bytes_of(family);
+    packet->l4_bytes = kL4Bytes;
+    ASSERT_EQ(lacking.tx_burst({&packet, 1}), 1u);
+  }
+  EXPECT_EQ(lacking.counters().tx_dropped, 0u);
+  EXPECT_EQ(lacking.counters().software_checksums, 1u);
+  ASSERT_EQ(driver.held.size(), 2u);
+  const rte_mbuf* over_ipv6 = driver.held[0];
+  EXPECT_EQ(over_ipv6->ol_flags & RTE_MBUF_F_TX_L4_MASK, 0u);
+  EXPECT_TRUE(
+      has_good_tcp_checksum({rte_pktmbuf_mtod(over_ipv6, const uint8_t*), over_ipv6->data_len}));
+  EXPECT_EQ(driver.held[1]->ol_flags & RTE_MBUF_F_TX_L4_MASK, RTE_MBUF_F_TX_TCP_CKSUM);
+  driver.free(2);
 }
 
 // The worker does not ask a NIC's driver, which the control thread asks.

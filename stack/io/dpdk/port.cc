@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "stack/io/dpdk/ipv6_offloads.h"
 #include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/log.h"
 #include "stack/io/dpdk/memif_memory.h"
@@ -288,6 +289,7 @@ Status EthernetPort::start_with(bool has_interrupts) {
   is_started_ = rc == 0;
   // A memif client starts when its server runs; until then the port has no link.
   if (rc != 0 && !is_memif_client_) return dpdk_error(args_.name() + ": cannot be started", rc);
+  if (setup_.has_tcp_checksum) limit_to_ipv6_offloads(port_id_, *memories_[0], setup_);
   return Ok{};
 }
 
@@ -336,6 +338,7 @@ QueueSetup EthernetPort::queue_setup(uint16_t queue) const {
           .is_tx_trusted = options_.is_trusted && args_.driver() == "net_memif",
           .has_ip_checksum = setup_.has_ip_checksum,
           .has_tcp_checksum = setup_.has_tcp_checksum,
+          .has_ipv6_tcp_checksum = setup_.has_ipv6_tcp_checksum,
           .interface = std::string(args_.value_of("iface")),
           .spread = spread_};
 }

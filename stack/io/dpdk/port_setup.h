@@ -15,7 +15,8 @@ struct PortSetup {
   TransmitLimits limits{1, 1};
   uint32_t super_packet_slots = 0;  ///< that a received super-packet fills at most; 0: none comes
   bool has_ip_checksum = false;
-  bool has_tcp_checksum = false;
+  bool has_tcp_checksum = false;       ///< over IPv4
+  bool has_ipv6_tcp_checksum = false;  ///< known when the device runs: limit_to_ipv6_offloads()
   bool has_rss = false;
 };
 

@@ -366,7 +366,7 @@ void Queue::request_checksums(PacketBuf& packet, rte_mbuf& mbuf) {
   } else if (is_ipv4(packet)) {
     mbuf.ol_flags |= RTE_MBUF_F_TX_IP_CKSUM;
   }
-  if (setup_.has_tcp_checksum) {
+  if (is_ipv4(packet) ? setup_.has_tcp_checksum : setup_.has_ipv6_tcp_checksum) {
     mbuf.ol_flags |= RTE_MBUF_F_TX_TCP_CKSUM;
     request_tso(packet, mbuf);
     return;

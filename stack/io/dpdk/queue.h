@@ -35,9 +35,10 @@ struct QueueSetup {
   bool is_rx_trusted = false;       ///< received checksums count as correct
   bool is_tx_trusted = false;       ///< checksums are not completed at all
   bool has_ip_checksum = false;     ///< the device completes IPv4 headers
-  bool has_tcp_checksum = false;    ///< the device completes TCP
-  std::string interface;            ///< the kernel interface under the port; empty: none
-  RssSpread spread;                 ///< of received packets over the port's queues
+  bool has_tcp_checksum = false;    ///< the device completes TCP over IPv4
+  bool has_ipv6_tcp_checksum = false;
+  std::string interface;  ///< the kernel interface under the port; empty: none
+  RssSpread spread;       ///< of received packets over the port's queues
 };
 
 /// One queue pair of a port.

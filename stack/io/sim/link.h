@@ -50,6 +50,7 @@ struct LinkOptions {
   Faults faults;
   Checksums checksums = Checksums::kSoftware;
   uint32_t tso_bytes_max = 0;  ///< as the capability of a NIC with TSO
+  bool has_ipv6_tso = true;    ///< false: a TSO packet over IPv6 ends the test
   /// TSO packets cross the link uncut, and fill as many slots as they need. With checksums of
   /// software the receiver drops them, because it does not verify them.
   bool has_super_packets = false;

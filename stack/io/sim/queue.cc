@@ -34,6 +34,7 @@ Queue::Queue(Link& link, int end, Memory& memory, uint8_t port_index, const MacA
   capabilities_ = {.mac = mac,
                    .mtu_bytes = options.mtu_bytes,
                    .tso_bytes_max = options.tso_bytes_max,
+                   .has_ipv6_tso = options.has_ipv6_tso,
                    .tx_pieces_max = options.tx_pieces_max,
                    .tso_segments_max = options.tso_segments_max,
                    .cut_segments_max = options.cut_segments_max,
@@ -120,6 +121,7 @@ uint32_t Queue::cut_count(const PacketBuf& packet) const {
   }
   const uint32_t payload = bytes - header_bytes(packet);
   LYRE_CHECK(payload <= capabilities_.tso_bytes_max && packet.wants_checksums);
+  LYRE_CHECK(capabilities_.has_ipv6_tso || is_ipv4(packet));
   if (link_.options().has_super_packets) return 1;
   LYRE_CHECK(packet.tso_bytes + header_bytes(packet) <=
              capabilities_.mtu_bytes + kEthernetHeaderBytes);

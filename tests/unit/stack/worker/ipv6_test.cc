@@ -48,6 +48,18 @@ TEST(Ipv6, BytesArriveAndTheWaitForTheAddressIsTheWorkers) {
   }
 }
 
+// ENA has TSO over IPv4 only, and its driver refuses the others.
+TEST(Ipv6, APortThatCutsIpv4OnlyIsGivenNothingToCut) {
+  TwoWorkers hosts(
+      {.checksums = io::sim::Checksums::kHardware, .tso_bytes_max = 60'000, .has_ipv6_tso = false},
+      host_with({{kLeft, 64}}), host_with({{kRight, 64}}));
+  hosts.app_b->receive_seed = 5;
+  ASSERT_TRUE(hosts.connect(5000, kRight));
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 5, kBytes, 60'000);
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_b->only().received == kBytes; }));
+  EXPECT_TRUE(hosts.app_b->only().is_equal);
+}
+
 TEST(Ipv6, SurvivesLossReorderingDuplicationAndCorruption) {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     TwoWorkers hosts({.seed = seed,
