@@ -59,6 +59,7 @@ Result<AllowedNics> allowed_nics(const EnvironmentOptions& options, bool has_hug
   for (const std::string& device : options.nics) {
     if (const Status added = nics.add(device); !added.ok()) return added.error();
   }
+  if (const Status fit = nics.check_addressing(); !fit.ok()) return fit.error();
   if (nics.has_vmbus() && !has_hugepages) {
     return Error{ENOMEM,
                  "a NIC on the VMbus needs hugepages, and none is free: its host reads "

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -35,6 +36,10 @@ std::vector<std::string> nic_arguments(const AllowedNics& nics,
     args.push_back(iova_mode(owner->uses_physical_addresses));
   } else if (nics.empty() || nics.has_vmbus()) {
     args.push_back(iova_mode(nics.has_vmbus()));
+  } else if (nics.uses_virtual_addresses()) {
+    // DPDK would choose physical ones for root on a machine without an IOMMU, by which mlx5 is not
+    // told of client memory.
+    args.push_back(iova_mode(false));
   }
   return args;
 }
@@ -43,7 +48,52 @@ std::vector<std::string> nic_arguments(const AllowedNics& nics,
 
 Status AllowedNics::add(const std::string& device) {
   DeviceArgs args = DeviceArgs::parse(device);
-  return args.is_vmbus() ? add_netvsc(std::move(args)) : add_function(std::move(args));
+  if (args.is_vmbus()) return add_netvsc(std::move(args));
+  const std::string address = args.name();
+  if (const Status added = add_function(std::move(args)); !added.ok()) return added;
+  note_addressing(address);
+  return Ok{};
+}
+
+/// The function of a NIC of the VMbus has no needs: what clients send through it is copied to
+/// packet memory, which its driver registers by itself.
+void AllowedNics::note_addressing(const std::string& address) {
+  switch (addressing_of(pci_nic_of(address, sys_))) {
+    case Addressing::kVirtual:
+      if (virtual_.empty()) virtual_ = address;
+      return;
+    case Addressing::kPhysical:
+      if (physical_.empty()) physical_ = address;
+      return;
+    case Addressing::kEither:
+      has_either_ = true;
+      return;
+    case Addressing::kUnknown:
+      return;
+  }
+}
+
+/// With physical addresses memory is mapped for no device, and with virtual ones its physical
+/// addresses are not looked up.
+Status AllowedNics::check_addressing() const {
+  if (virtual_.empty()) return Ok{};
+  const std::string physical = physical_.empty() && has_vmbus() ? vmbus_[0].name() : physical_;
+  if (!physical.empty()) {
+    return Error{EINVAL, virtual_ + " and " + physical +
+                             ": the first fetches memory by virtual addresses and the second by "
+                             "physical ones, and a daemon has one kind: give each a daemon of its "
+                             "own"};
+  }
+  std::ifstream mode(sys_ + "/module/vfio/parameters/enable_unsafe_noiommu_mode");
+  char answer = 'N';
+  mode >> answer;
+  if (answer != 'Y' || kernel_driver_of(sys_ + "/bus/pci/devices/" + virtual_) != "vfio-pci") {
+    return Ok{};
+  }
+  return Error{EINVAL, virtual_ +
+                           ": is behind an IOMMU, which DPDK does not use while VFIO's no-IOMMU "
+                           "mode is on: echo N > "
+                           "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"};
 }
 
 Status AllowedNics::add_function(DeviceArgs args) {

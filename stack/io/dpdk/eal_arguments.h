@@ -23,20 +23,33 @@ class AllowedNics {
   /// Fails: the NIC or its function is not there or cannot be driven; one line that says why.
   Status add(const std::string& device);
 
+  /// Call when all are added. Fails: NICs that fetch memory by different addresses, of which a
+  /// process has one kind; one line that names two.
+  Status check_addressing() const;
+
   bool empty() const { return pci_.empty() && vmbus_.empty(); }
   bool has_pci() const { return !pci_.empty(); }
   bool has_vmbus() const { return !vmbus_.empty(); }
+  /// No NIC needs physical addresses, and one is known to fetch by virtual ones.
+  bool uses_virtual_addresses() const {
+    return physical_.empty() && (!virtual_.empty() || has_either_);
+  }
   /// The values of EAL's option -a.
   std::vector<std::string> words() const;
 
  private:
   Status add_function(DeviceArgs args);
   Status add_netvsc(DeviceArgs args);
+  void note_addressing(const std::string& address);
 
   const DpdkVersion version_;
   const std::string sys_;
   std::vector<DeviceArgs> pci_;
   std::vector<DeviceArgs> vmbus_;
+  // The first NIC that needs such addresses; empty: none.
+  std::string virtual_;
+  std::string physical_;
+  bool has_either_ = false;  ///< a NIC that can do with either
 };
 
 /// The command line of EAL. `lcores`: the value of its option --lcores. `heap_mib`: without

@@ -3,6 +3,7 @@
 #include <rte_version.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 
 #include "stack/io/dpdk/kernel_interface.h"
@@ -35,6 +36,15 @@ uint16_t read_hex(const std::string& path) {
   uint16_t value = 0;
   file >> std::hex >> value;
   return value;
+}
+
+bool is_behind_iommu(const std::string& folder) {
+  const std::string group = folder + "/iommu_group";
+  if (!std::filesystem::exists(group)) return false;
+  std::ifstream file(group + "/name");
+  std::string name;
+  file >> name;
+  return name != "vfio-noiommu";
 }
 
 Error refused(const DeviceArgs& args, const std::string& why) {
@@ -84,10 +94,22 @@ PciNic pci_nic_of(const std::string& address, const std::string& sys) {
   const std::string folder = sys + "/bus/pci/devices/" + address;
   return {.vendor = read_hex(folder + "/vendor"),
           .device = read_hex(folder + "/device"),
-          .kernel_driver = kernel_driver_of(folder)};
+          .kernel_driver = kernel_driver_of(folder),
+          .is_behind_iommu = is_behind_iommu(folder)};
 }
 
 bool is_mana(const PciNic& nic) { return nic.vendor == kMicrosoft && nic.device == kMana; }
+
+Addressing addressing_of(const PciNic& nic) {
+  const std::string& driver = nic.kernel_driver;
+  if (driver == "vfio-pci") {
+    return nic.is_behind_iommu ? Addressing::kVirtual : Addressing::kPhysical;
+  }
+  if (driver == "uio_pci_generic" || driver == "igb_uio") return Addressing::kPhysical;
+  if (driver.starts_with("mlx5")) return Addressing::kVirtual;
+  if (driver.starts_with("mlx4") || driver.starts_with("mana")) return Addressing::kEither;
+  return Addressing::kUnknown;
+}
 
 std::string DpdkVersion::text() const {
   const std::string digits = month < 10 ? "0" + std::to_string(month) : std::to_string(month);

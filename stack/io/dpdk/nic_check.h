@@ -14,11 +14,22 @@ struct PciNic {
   uint16_t vendor = 0;  ///< 0: there is no such device
   uint16_t device = 0;
   std::string kernel_driver;  ///< empty: bound to none
+  /// A group that VFIO made for a NIC in no-IOMMU mode does not count.
+  bool is_behind_iommu = false;
 };
 /// `sys`: where the kernel's files are.
 PciNic pci_nic_of(const std::string& address, const std::string& sys = "/sys");
 /// Azure's NIC. One PCI function of it has a port for each of the machine's NICs.
 bool is_mana(const PciNic& nic);
+
+/// By which addresses a NIC can fetch memory of this process.
+enum class Addressing : uint8_t {
+  kUnknown,   ///< DPDK decides
+  kEither,    ///< its driver registers packet memory by itself, and reads no other: mana, mlx4
+  kVirtual,   ///< an IOMMU, or its driver, maps the process's addresses
+  kPhysical,  ///< nothing maps them
+};
+Addressing addressing_of(const PciNic& nic);
 
 struct DpdkVersion {
   uint32_t year = 0;

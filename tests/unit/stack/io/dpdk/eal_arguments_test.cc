@@ -49,6 +49,20 @@ class EalArguments : public ::testing::Test {
       tree_.link("sys/class/net/" + name + "/device", real);
     }
   }
+  /// On vfio-pci, in an IOMMU group of this name.
+  void add_vfio(const std::string& address, const std::string& group) {
+    add_function(address, "0x8086 0x1592", "vfio-pci", {});
+    tree_.link("sys/bus/pci/devices/" + address + "/iommu_group",
+               "sys/kernel/iommu_groups/" + address);
+    tree_.write("sys/kernel/iommu_groups/" + address + "/name", group + "\n");
+  }
+  /// Of all of these together.
+  std::string refusal(const std::vector<std::string>& devices) const {
+    AllowedNics nics = this->nics();
+    for (const std::string& device : devices) EXPECT_TRUE(nics.add(device).ok()) << device;
+    const Status fit = nics.check_addressing();
+    return fit.ok() ? "" : fit.error().text;
+  }
   AllowedNics nics() const { return AllowedNics(kVersion, tree_.roots().sys); }
   /// The words for EAL, or the refusal.
   std::vector<std::string> allowed(const std::vector<std::string>& devices) const {
@@ -83,6 +97,53 @@ TEST_F(EalArguments, OnlyNamedNicsAreOpened) {
   EXPECT_THAT(line({"0000:00:06.0,a=1"}, true),
               ElementsAre("lyre", "--lcores=0@(0)", "--no-telemetry", "--file-prefix=a",
                           "--in-memory", "-a", "0000:00:06.0,a=1", "--log-level=*:error"));
+}
+
+// Root on a machine without an IOMMU would get physical addresses, by which mlx5 is not told of
+// client memory.
+TEST_F(EalArguments, NicsThatFetchByVirtualAddressesGetThem) {
+  EXPECT_THAT(line({kMlx5}, true), Contains("--iova-mode=va"));
+  EXPECT_THAT(line({"7870:00:00.0,mac=00:0d:3a:00:00:01"}, true), Contains("--iova-mode=va"));
+  add_vfio("0000:00:07.0", "the IOMMU's");
+  EXPECT_THAT(line({"0000:00:07.0"}, true), Contains("--iova-mode=va"));
+  EXPECT_THAT(line({"0000:00:07.0", kMlx5}, true), Contains("--iova-mode=va"));
+}
+
+TEST_F(EalArguments, NicsThatFetchByPhysicalAddressesAreLeftToDpdk) {
+  add_function("0000:00:08.0", "0x8086 0x154c", "uio_pci_generic", {});
+  add_function("0000:00:09.0", "0x1d0f 0xec20", "igb_uio", {});
+  add_vfio("0000:00:0a.0", "vfio-noiommu");
+  for (const char* nic : {"0000:00:08.0", "0000:00:09.0", "0000:00:0a.0"}) {
+    EXPECT_THAT(line({nic}, true), Not(Contains(HasSubstr("--iova-mode")))) << nic;
+    EXPECT_THAT(line({nic, "7870:00:00.0,mac=00:0d:3a:00:00:01"}, true),
+                Not(Contains(HasSubstr("--iova-mode"))))
+        << "MANA can do with either";
+    EXPECT_EQ(refusal({nic}), "");
+  }
+}
+
+/// The NIC that is not served by the kind of address that was chosen would send nothing.
+TEST_F(EalArguments, NicsThatFetchByDifferentAddressesAreRefused) {
+  add_function("0000:00:08.0", "0x8086 0x154c", "uio_pci_generic", {});
+  add_vfio("0000:00:07.0", "the IOMMU's");
+  EXPECT_EQ(refusal({"0000:00:08.0", kMlx5}),
+            "b0a1:00:02.0 and 0000:00:08.0: the first fetches memory by virtual addresses and the "
+            "second by physical ones, and a daemon has one kind: give each a daemon of its own");
+  EXPECT_THAT(refusal({"0000:00:07.0", "0000:00:08.0"}),
+              HasSubstr("0000:00:07.0 and 0000:00:08.0"));
+  EXPECT_THAT(refusal({"0000:00:07.0", vmbus("")}), HasSubstr("0000:00:07.0 and vmbus:"));
+  EXPECT_EQ(refusal({"0000:00:07.0", kMlx5}), "");
+  EXPECT_EQ(refusal({vmbus(",mac=00:0d:3a:00:00:03")}), "") << "the function of that NIC";
+}
+
+TEST_F(EalArguments, AnIommuThatDpdkWouldNotUseIsRefused) {
+  add_vfio("0000:00:07.0", "the IOMMU's");
+  const char kMode[] = "sys/module/vfio/parameters/enable_unsafe_noiommu_mode";
+  tree_.write(kMode, "Y\n");
+  EXPECT_THAT(refusal({"0000:00:07.0"}), HasSubstr("echo N > /sys/module/vfio"));
+  EXPECT_EQ(refusal({kMlx5}), "");
+  tree_.write(kMode, "N\n");
+  EXPECT_EQ(refusal({"0000:00:07.0"}), "");
 }
 
 // An allow list of nothing real, unlike --no-pci, does not keep a NIC from being opened later.
