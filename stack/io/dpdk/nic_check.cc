@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "stack/base/iommu_width.h"
 #include "stack/io/dpdk/kernel_interface.h"
 
 namespace lyre::io::dpdk {
@@ -109,6 +110,14 @@ Addressing addressing_of(const PciNic& nic) {
   if (driver.starts_with("mlx5")) return Addressing::kVirtual;
   if (driver.starts_with("mlx4") || driver.starts_with("mana")) return Addressing::kEither;
   return Addressing::kUnknown;
+}
+
+std::string why_unreachable(const std::string& folder, const std::string& cause) {
+  const uint32_t bits = iommu_address_bits(folder + "/iommu");
+  if (!is_iommu_narrow(bits)) return cause;
+  return "its IOMMU translates addresses of " + std::to_string(bits) +
+         " bits, and those of a process have " + std::to_string(kProcessAddressBits) + " (" +
+         cause + "), allowed: " + kNarrowIommuRemedy;
 }
 
 std::string DpdkVersion::text() const {

@@ -31,6 +31,10 @@ enum class Addressing : uint8_t {
 };
 Addressing addressing_of(const PciNic& nic);
 
+/// Why the NIC with this folder in /sys cannot fetch memory of this process, where DPDK gave
+/// `cause`: that, or what is known of its IOMMU and the remedy.
+std::string why_unreachable(const std::string& folder, const std::string& cause);
+
 struct DpdkVersion {
   uint32_t year = 0;
   uint32_t month = 0;

@@ -21,6 +21,7 @@
 #include "stack/io/dpdk/log.h"
 #include "stack/io/dpdk/memif_memory.h"
 #include "stack/io/dpdk/memif_wait.h"
+#include "stack/io/dpdk/nic_check.h"
 #include "stack/io/dpdk/nic_open.h"
 #include "stack/io/dpdk/port_search.h"
 #include "stack/io/dpdk/rss_query.h"
@@ -239,10 +240,11 @@ Status EthernetPort::leave_others_to_kernel() {
 Status EthernetPort::attach_dma() {
   is_dma_attached_ = true;
   const auto lock = hold_devices(dma_map_, device_lock_);
-  if (!dma_map_.add_device(device_, reach_of(*quirks_, kernel_driver_))) {
-    return Error{ENOMEM, args_.name() + ": cannot reach the packet memory"};
-  }
-  return Ok{};
+  LogQuote said;
+  if (dma_map_.add_device(device_, reach_of(*quirks_, kernel_driver_))) return Ok{};
+  const std::string cause = said.cause("DPDK does not say why");
+  return Error{ENOMEM, args_.name() + ": cannot reach the packet memory: " +
+                           why_unreachable(args_.kernel_folder(), cause)};
 }
 
 /// Checks that the kernel interface under the port carries frames of the MTU. A packet socket gets

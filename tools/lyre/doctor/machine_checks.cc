@@ -7,6 +7,7 @@
 #include "machine/default_driver.h"
 #include "machine/memory.h"
 #include "machine/vmbus.h"
+#include "stack/base/iommu_width.h"
 
 namespace lyre::tools {
 namespace {
@@ -77,6 +78,29 @@ std::string reserve_command(uint64_t mib) {
          " > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 }
 
+/// Bits of its addresses; 0: none says.
+uint32_t narrowest_iommu(const machine::Roots& roots) {
+  const std::string folder = roots.sys + "/class/iommu";
+  uint32_t narrowest = 0;
+  for (const std::string& name : machine::entries(folder)) {
+    const uint32_t bits = iommu_address_bits(folder + "/" + name);
+    if (bits != 0 && (narrowest == 0 || bits < narrowest)) narrowest = bits;
+  }
+  return narrowest;
+}
+
+/// A problem for a NIC on vfio-pci; other ports do without the IOMMU.
+Finding narrow_iommu(uint32_t bits, const std::vector<NicState>& nics) {
+  const bool is_used = std::any_of(nics.begin(), nics.end(), [](const NicState& state) {
+    return state.nic.driver == "vfio-pci" && state.nic.has_iommu;
+  });
+  const std::string why =
+      "a NIC on vfio-pci is given the addresses of lyred's memory, which have " +
+      std::to_string(kProcessAddressBits) + " bits";
+  return (is_used ? problem : note)("iommu", "addresses of " + std::to_string(bits) + " bits", why,
+                                    kNarrowIommuRemedy);
+}
+
 /// The module that a NIC needs and that is not loaded; a NIC without an IOMMU goes before the
 /// others.
 std::string missing_module(const std::vector<NicState>& nics, bool has_vfio, bool has_uio) {
@@ -126,7 +150,11 @@ Finding check_kernel(const std::string& release) {
 
 Finding check_iommu(const machine::Roots& roots, const std::vector<NicState>& nics) {
   const size_t groups = machine::iommu_group_count(roots);
-  if (groups > 0) return fine("iommu", std::to_string(groups) + " groups");
+  if (groups > 0) {
+    const uint32_t bits = narrowest_iommu(roots);
+    if (is_iommu_narrow(bits)) return narrow_iommu(bits, nics);
+    return fine("iommu", std::to_string(groups) + " groups");
+  }
   if (!has_nic_without_iommu(nics)) return fine("iommu", "none, and no NIC that needs one");
   return note("iommu", "none",
               "without an IOMMU a NIC reads and writes all memory, and lyred needs SYS_ADMIN for "

@@ -8,6 +8,7 @@
 namespace lyre::io::dpdk {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr DpdkVersion kDebian12{22, 11, 11};
@@ -23,6 +24,20 @@ std::string prepared(const PciNic& nic, const DpdkVersion& version,
   DeviceArgs args = DeviceArgs::parse(device);
   const Status status = prepare_nic(nic, version, args);
   return status.ok() ? args.text() : status.error().text;
+}
+
+/// The capability register of QEMU's intel-iommu, whose default is aw-bits=39, and with 48.
+TEST(NicCheck, ANarrowIommuIsTheReasonThatMemoryIsOutOfReach) {
+  machine::Tree tree;
+  const std::string folder = tree.path("sys/bus/pci/devices/0000:00:06.0");
+  const std::string cap = "sys/bus/pci/devices/0000:00:06.0/iommu/intel-iommu/cap";
+  EXPECT_EQ(why_unreachable(folder, "said by DPDK"), "said by DPDK");
+  tree.write(cap, "d2008c22260286\n");
+  EXPECT_THAT(
+      why_unreachable(folder, "said by DPDK"),
+      AllOf(HasSubstr("addresses of 39 bits"), HasSubstr("said by DPDK"), HasSubstr("aw-bits=48")));
+  tree.write(cap, "d2008c222f0686\n");
+  EXPECT_EQ(why_unreachable(folder, "said by DPDK"), "said by DPDK");
 }
 
 TEST(NicCheck, EnaOnUioPollsForTheAnswersOfItsDevice) {
