@@ -38,6 +38,12 @@ std::unique_ptr<InterruptWait> InterruptWait::make(uint16_t port_id, uint16_t qu
   return wait;
 }
 
+/// The workers of a port call this without a lock, though drivers may keep one mask for all queues
+/// (ixgbe: intr->mask, changed by read, modify, write), so that one change may undo another. A lock
+/// of the workers would not end that: DPDK's interrupt thread changes that mask, too
+/// (ixgbe_dev_interrupt_delayed_handler()). And a worker that is not scheduled would keep others
+/// awake or asleep with it. A wake-up that is lost so costs one sleep at most (kSleepMax), and
+/// after some of them in a row the queue does not trust its driver: see Queue::disarm().
 bool InterruptWait::arm() { return rte_eth_dev_rx_intr_enable(port_id_, queue_id_) == 0; }
 
 void InterruptWait::disarm() { rte_eth_dev_rx_intr_disable(port_id_, queue_id_); }
