@@ -97,7 +97,7 @@ uint32_t packets_until_freed(const char* driver, uint32_t descriptors) {
   const uint32_t threshold = tx_free_threshold(quirks_of(driver), descriptors);
   uint32_t free = descriptors - 1;  // one is never used
   uint32_t taken = 0;
-  for (; free >= threshold; --free) ++taken;
+  for (; free > 0 && free >= threshold; --free) ++taken;
   return taken;
 }
 
