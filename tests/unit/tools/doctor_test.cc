@@ -51,25 +51,6 @@ TEST_F(DoctorMachineTest, Kernel) {
   expect(check_kernel("5.10.0-34-amd64"), Verdict::kProblem, "5.10");
 }
 
-TEST_F(DoctorMachineTest, Iommu) {
-  expect(check_iommu(tree_.roots(), nics()), Verdict::kFine, "no NIC that needs one");
-  add_nic_without_iommu();
-  expect(check_iommu(tree_.roots(), nics()), Verdict::kNote, "none");
-  add_nic_with_iommu();
-  expect(check_iommu(tree_.roots(), nics()), Verdict::kFine, "1 groups");
-}
-
-TEST_F(DoctorMachineTest, AnIommuThatIsTooNarrow) {
-  add_nic_with_iommu();
-  tree_.write("sys/class/iommu/dmar0/intel-iommu/cap", "d2008c222f0686\n");
-  expect(check_iommu(tree_.roots(), nics()), Verdict::kFine, "1 groups");
-  tree_.write("sys/class/iommu/dmar1/intel-iommu/cap", "d2008c22260286\n");
-  expect(check_iommu(tree_.roots(), nics()), Verdict::kNote, "addresses of 39 bits");
-  tree_.add_nic("0000:00:07.0", "0x8086 0x154c", "vfio-pci", "");
-  tree_.link("sys/bus/pci/devices/0000:00:07.0/iommu_group", "sys/kernel/iommu_groups/4");
-  expect(check_iommu(tree_.roots(), nics()), Verdict::kProblem, "addresses of 39 bits");
-}
-
 TEST_F(DoctorMachineTest, ModulesThatTheNicsNeed) {
   expect(check_driver_modules(tree_.roots(), nics()), Verdict::kFine, "none loaded");
   add_nic_with_iommu();

@@ -1,0 +1,55 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/machine/tree.h"
+#include "tools/lyre/doctor/machine_checks.h"
+
+namespace lyre::tools {
+namespace {
+
+using ::testing::HasSubstr;
+
+class DoctorIommu : public ::testing::Test {
+ protected:
+  Finding look() {
+    const machine::NicGuard guard(tree_.roots());
+    return check_iommu(tree_.roots(), nic_states(tree_.roots(), guard));
+  }
+  void expect(Verdict verdict, const std::string& saw) {
+    const Finding finding = look();
+    EXPECT_EQ(finding.verdict, verdict) << finding.saw;
+    EXPECT_THAT(finding.saw, HasSubstr(saw));
+    EXPECT_EQ(finding.why.empty(), verdict == Verdict::kFine);
+    EXPECT_EQ(finding.mend.empty(), verdict == Verdict::kFine);
+  }
+  void add_nic_with_iommu(const std::string& address, const std::string& driver) {
+    tree_.add_nic(address, "0x8086 0x154c", driver, "");
+    tree_.link("sys/bus/pci/devices/" + address + "/iommu_group",
+               "sys/kernel/iommu_groups/" + address);
+  }
+
+  machine::Tree tree_;
+};
+
+TEST_F(DoctorIommu, IsCountedByItsGroups) {
+  expect(Verdict::kFine, "no NIC that needs one");
+  tree_.add_nic("0000:00:05.0", "0x1af4 0x1000", "virtio-pci", "eth1");
+  expect(Verdict::kNote, "none");
+  add_nic_with_iommu("0000:00:06.0", "i40e");
+  expect(Verdict::kFine, "1 groups");
+}
+
+/// The capability register of QEMU's intel-iommu, with aw-bits=48 and with 39, its default.
+TEST_F(DoctorIommu, MustTranslateTheAddressesOfAProcess) {
+  add_nic_with_iommu("0000:00:06.0", "i40e");
+  tree_.write("sys/class/iommu/dmar0/intel-iommu/cap", "d2008c222f0686\n");
+  expect(Verdict::kFine, "1 groups");
+  tree_.write("sys/class/iommu/dmar1/intel-iommu/cap", "d2008c22260286\n");
+  expect(Verdict::kNote, "addresses of 39 bits");
+  add_nic_with_iommu("0000:00:07.0", "vfio-pci");
+  expect(Verdict::kProblem, "addresses of 39 bits");
+  EXPECT_THAT(look().mend, HasSubstr("aw-bits=48"));
+}
+
+}  // namespace
+}  // namespace lyre::tools
