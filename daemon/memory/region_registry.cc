@@ -36,6 +36,7 @@ RegionRegistry::RegionRegistry(uint32_t worker_count, const RegionLimits& limits
 
 /// Only when the daemon ends: it waits for the ports.
 RegionRegistry::~RegionRegistry() {
+  jobs_.set_paused(false);  // no port is opened any more that would go first
   for (uint32_t i = 0; i < regions_.size(); ++i) {
     if (regions_[i] != nullptr && !regions_[i]->is_dropped) drop(i);
   }

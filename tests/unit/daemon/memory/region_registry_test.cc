@@ -1,0 +1,51 @@
+#include "daemon/memory/region_registry.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include "daemon/base/daemon_limits.h"
+
+namespace lyre {
+namespace {
+
+constexpr uint64_t kBackgroundBytes = uint64_t{64} << 20;
+static_assert(kBackgroundBytes > kMapAtOnceBytesMax);
+
+/// A registry whose ports only count.
+class RegionRegistryTest : public ::testing::Test {
+ protected:
+  RegionRegistryTest() {
+    registry_.emplace(1, RegionLimits{.bytes_per_context_max = uint64_t{1} << 40},
+                      PortMapping{.map = [this](const uint8_t*, uint64_t, uint64_t) { ++maps_; },
+                                  .unmap = [this](const uint8_t*, uint64_t) { ++unmaps_; }},
+                      [](uint32_t, const worker::Command&) {});
+    registry_->set_owner(0, 7);
+  }
+  void add(uint64_t bytes) {
+    OwnedFd file(::memfd_create("lyre-test", MFD_CLOEXEC));
+    ASSERT_EQ(::ftruncate(file.get(), static_cast<off_t>(bytes)), 0);
+    const auto name = registry_->add(0, {std::move(file), 0, bytes, system_page_bytes()});
+    ASSERT_TRUE(name.ok()) << name.error().text;
+  }
+
+  std::atomic<int> maps_{0};
+  std::atomic<int> unmaps_{0};
+  std::optional<RegionRegistry> registry_;
+};
+
+// A daemon that stops while a port waits for memory that is being mapped did not end.
+TEST_F(RegionRegistryTest, EndsWhileAPortWouldGoFirst) {
+  registry_->let_ports_go_first(true);
+  add(kBackgroundBytes);
+  registry_.reset();
+  EXPECT_EQ(maps_, 1);
+  EXPECT_EQ(unmaps_, 1);
+}
+
+}  // namespace
+}  // namespace lyre
