@@ -280,6 +280,11 @@ Status Assembly::make_threads() {
 void Assembly::make_registry() {
   std::optional<uint32_t> lend_uid;
   if (config_.lend_uid >= 0) lend_uid = static_cast<uint32_t>(config_.lend_uid);
+  std::vector<DomainLimits> domains;
+  for (const DomainConfig& domain : config_.domains) {
+    domains.push_back(
+        {.contexts_max = domain.contexts_max, .registered_bytes_max = domain.registered_bytes_max});
+  }
   registry_ = std::make_unique<ContextRegistry>(
       *threads_,
       RegistryOptions{.contexts_max = config_.contexts_max,
@@ -289,6 +294,7 @@ void Assembly::make_registry() {
                       .regions = {.bytes_per_context_max = config_.registered_bytes_max,
                                   .bytes_per_uid_max = config_.registered_bytes_per_uid_max,
                                   .regions_per_uid_max = config_.regions_per_uid_max},
+                      .domains = std::move(domains),
                       .lend = lending_of(config_),
                       .lend_uid = lend_uid,
                       .ports = port_mapping()});

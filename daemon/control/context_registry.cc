@@ -433,6 +433,11 @@ Status ContextRegistry::take_over(const RegistryRecord& record,
   return regions_.take_over(record.region_count, record.region_uses, in, descriptors);
 }
 
+/// Those of this daemon's configuration: the one of the daemon before may have had others.
+DomainLimits ContextRegistry::limits_of_domain(uint32_t domain) const {
+  return domain < options_.domains.size() ? options_.domains[domain] : DomainLimits{};
+}
+
 Status ContextRegistry::check_client(const ClientRecord& record,
                                      std::span<const worker::DomainRules> domains) const {
   if (record.context >= contexts_.size()) {
@@ -463,6 +468,7 @@ Status ContextRegistry::take_over_client(std::span<const worker::DomainRules> do
     return Error{EPROTO, "the record of a client is not right"};
   }
   if (Status status = check_client(record, domains); !status.ok()) return status;
+  const DomainLimits limits = limits_of_domain(record.domain);
   auto made = std::make_unique<Context>();
   Context& context = *made;
   context.index = record.context;
@@ -472,12 +478,13 @@ Status ContextRegistry::take_over_client(std::span<const worker::DomainRules> do
                    .arena_bytes = record.arena_bytes,
                    .label = record.label,
                    .domain = record.domain == kNoDomain ? nullptr : &domains[record.domain],
-                   .registered_bytes_of_domain_max = record.registered_bytes_max};
+                   .contexts_of_domain_max = limits.contexts_max,
+                   .registered_bytes_of_domain_max = limits.registered_bytes_max};
   context.user = worker::DomainRules::user_of(context.terms.domain, record.uid);
   context.is_attached = record.is_attached;
   context.held_by = record.held_by;
   if (Status status = take_over_memory(record, context, descriptors); !status.ok()) return status;
-  regions_.set_owner(context.index, context.user, record.registered_bytes_max);
+  regions_.set_owner(context.index, context.user, limits.registered_bytes_max);
   const Status guarded = regions_.guard_arena(context.index, context.arena(), context.arena_bytes);
   if (!guarded.ok()) return guarded;
   if (record.is_attached) ++attached_count_;

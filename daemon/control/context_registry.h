@@ -22,12 +22,20 @@
 
 namespace lyre {
 
+/// What the clients of a domain may have together.
+struct DomainLimits {
+  uint32_t contexts_max = UINT32_MAX;
+  uint64_t registered_bytes_max = UINT64_MAX;
+};
+
 struct RegistryOptions {
   uint32_t contexts_max = 0;
   uint32_t contexts_per_uid_max = UINT32_MAX;
   uint64_t arena_bytes_max = 0;
   uint64_t arena_bytes_per_uid_max = UINT64_MAX;
   RegionLimits regions;
+  /// By DomainRules::index, for clients that are taken over; none: unlimited.
+  std::vector<DomainLimits> domains;
   Lend lend = Lend::kDomain;         ///< kDomain: to every client
   std::optional<uint32_t> lend_uid;  ///< of kUid
   PortMapping ports;
@@ -98,9 +106,10 @@ class ContextRegistry {
   /// registered.
   void write_handover(RegistryRecord record, record::Writer& out,
                       std::vector<int>& descriptors) const;
-  /// Goes on with such contexts; `record` is what was read of kRegistry. `domains`: what
-  /// DomainRules name. REQUIRES: nothing was attached yet. Fails: the records are not right, the
-  /// channel's version of a client is not spoken here, or the system refused something.
+  /// Goes on with such contexts, under the limits of this configuration; `record` is what was read
+  /// of kRegistry. `domains`: what DomainRules name. REQUIRES: nothing was attached yet. Fails: the
+  /// records are not right, the channel's version of a client is not spoken here, or the system
+  /// refused something.
   Status take_over(const RegistryRecord& record, std::span<const worker::DomainRules> domains,
                    record::Reader& in, DescriptorQueue& descriptors);
   /// For Worker::take_over(): the worker's clients and their memory.
@@ -131,6 +140,7 @@ class ContextRegistry {
                     std::vector<int>& descriptors) const;
   Status take_over_client(std::span<const worker::DomainRules> domains, record::Reader& in,
                           DescriptorQueue& descriptors);
+  DomainLimits limits_of_domain(uint32_t domain) const;
   Status check_client(const ClientRecord& record,
                       std::span<const worker::DomainRules> domains) const;
   Status take_over_memory(const ClientRecord& record, Context& context,

@@ -89,6 +89,7 @@ void ControlServer::go_on(OwnedFd listener) {
   is_bound_ = true;
   struct stat file {};
   if (::stat(options_.socket_path.c_str(), &file) == 0) bound_inode_ = file.st_ino;
+  apply_permissions();  // the configuration may be another one
   listener_.assign(listener.release());
   wait_for_client();
 }

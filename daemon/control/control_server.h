@@ -103,7 +103,8 @@ class ControlServer {
   /// Makes the socket file and listens. Replaces the file of a daemon that died.
   /// Fails: EADDRINUSE another daemon listens there; or the system's error.
   Status open();
-  /// Goes on with the listening socket of another process, which has left its file in place.
+  /// Goes on with the listening socket of another process, which has left its file in place. The
+  /// file gets the permissions of this configuration. REQUIRES: that process serves no more.
   void go_on(OwnedFd listener);
   /// Goes on with a client of that process. REQUIRES: its context was taken over.
   void go_on(HandedConnection connection);

@@ -101,8 +101,8 @@ struct ClientRecord {
   uint32_t gid = 0;
   std::string label;
   uint16_t abi_version = 0;
-  uint32_t domain = kNoDomain;  ///< DomainRules::index
-  uint64_t registered_bytes_max = 0;
+  uint32_t domain = kNoDomain;        ///< DomainRules::index
+  uint64_t registered_bytes_max = 0;  ///< of the domain as it was; not used any more
   uint64_t arena_bytes = 0;
   uint64_t copy_bytes = 0;
   uint64_t page_bytes = 0;

@@ -44,9 +44,11 @@ struct Left {
 
 /// A registry with its workers: that of the daemon that goes, or of the one that comes.
 struct Side {
+  explicit Side(const RegistryOptions& options = handover_options())
+      : registry(std::make_unique<ContextRegistry>(workers, options)) {}
+
   FakeWorkers workers{2};
-  std::unique_ptr<ContextRegistry> registry =
-      std::make_unique<ContextRegistry>(workers, handover_options());
+  std::unique_ptr<ContextRegistry> registry;
 
   uint32_t attach(uint32_t uid, const worker::DomainRules* domain = nullptr) {
     const auto grant = registry->attach({.identity = {.pid = 42, .uid = uid, .gid = 1},
@@ -206,6 +208,31 @@ TEST(ContextHandover, AClientStaysInItsDomain) {
   EXPECT_EQ(fresh.registry->attached_count_of(domains[1]), 1u);
   Side without;
   EXPECT_FALSE(without.take(left).ok());
+}
+
+// Clients that stay attached for months kept the limits of the daemon that they attached to.
+TEST(ContextHandover, AClientHasTheLimitsOfTheNewConfiguration) {
+  std::vector<worker::DomainRules> domains(2);
+  domains[1].index = 1;
+  const OwnedFd file = memory_file();
+  Side old;
+  const uint32_t index = old.attach(7, &domains[1]);
+  old.add_region(index, file, 0);
+  const Left left = old.leave();
+  old.registry.reset();
+
+  RegistryOptions options = handover_options();
+  options.domains = {{}, {.contexts_max = 3, .registered_bytes_max = kHandoverPage}};
+  Side fresh(options);
+  ASSERT_TRUE(fresh.take(left, domains).ok());
+  const auto more = fresh.registry->regions().add(
+      index, {OwnedFd(::dup(file.get())), kHandoverPage, kHandoverPage, kHandoverPage});
+  ASSERT_FALSE(more.ok());
+  EXPECT_EQ(more.error().code, EDQUOT);
+  const auto commands = fresh.registry->handover_commands(0);
+  ASSERT_FALSE(commands.empty());
+  EXPECT_EQ(commands[0].limits.contexts_of_user, 3u);
+  EXPECT_EQ(commands[0].limits.registered_bytes_of_user, kHandoverPage);
 }
 
 TEST(ContextHandover, MemoryThatIsBeingRegisteredIsSeen) {

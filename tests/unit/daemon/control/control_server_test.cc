@@ -323,6 +323,16 @@ TEST_F(ControlServerTest, AllMayEnterAFolderThatItMakes) {
   ::rmdir(made.c_str());
 }
 
+// A reload took another socket_mode, and did not apply it. An upgrade that fails changes nothing.
+TEST_F(ControlServerTest, AProcessThatGoesOnAppliesItsOwnSocketMode) {
+  ControlOptions others = options();
+  others.socket_mode = 0640;
+  ControlServer successor(io_, mappings_, registry_, facts(), others);
+  EXPECT_EQ(mode_of(path_), 0600u);
+  successor.go_on(OwnedFd(::dup(server_->listener())));
+  EXPECT_EQ(mode_of(path_), 0640u);
+}
+
 /// A child that inherited the socket must not keep the context of its dead parent alive.
 TEST_F(ControlServerTest, EndOfTheProcessIsTheEndOfTheClient) {
   const pid_t parent = ::fork();
