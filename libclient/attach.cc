@@ -38,6 +38,7 @@ int code_of_errno(int number) {
     case EAGAIN:
     case EUSERS:
     case EBUSY:
+    case EDQUOT:
       return LYRE_E_NORESOURCES;
     case EPROTO:
     case EPROTONOSUPPORT:

@@ -62,6 +62,30 @@ TEST_F(LauncherTest, ServesAClientAndEndsInOrder) {
   EXPECT_FALSE(std::filesystem::exists(socket()));
 }
 
+// A client that hears "no daemon" instead looks for one for ten seconds.
+TEST_F(LauncherTest, AShareThatIsUsedUpIsNoMissingDaemon) {
+  Config limited = config();
+  limited.arena_bytes_per_uid_max = 1 << 20;
+  auto launcher = start(limited);
+  ASSERT_TRUE(launcher.ok()) << launcher.error().text;
+  std::thread client([&] {
+    const std::string path = socket();
+    const lyre_options options{.struct_bytes = sizeof options,
+                               .socket_path = path.c_str(),
+                               .label = "test",
+                               .arena_bytes = 1 << 20};
+    lyre_context* first = nullptr;
+    lyre_context* second = nullptr;
+    EXPECT_EQ(lyre_context_open(&options, &first), 0) << lyre_last_error();
+    EXPECT_EQ(lyre_context_open(&options, &second), LYRE_E_NORESOURCES);
+    EXPECT_THAT(lyre_last_error(), HasSubstr("clients.arena_bytes_per_uid_max"));
+    lyre_context_close(first);
+    boost::asio::post(io_, [&] { (*launcher)->begin_stop(); });
+  });
+  io_.run();
+  client.join();
+}
+
 TEST_F(LauncherTest, ADaemonThatKeepsItsPrivilegesServesNobody) {
   drop_ = Error{EPERM, "a thread keeps them"};
   const auto launcher = start(config());
