@@ -76,18 +76,20 @@ void Predecessor::on_prepared() {
   if (!prepared.ok()) return fail(prepared.error());
   release_.assign(prepared->payload.begin(), prepared->payload.end());
   parts_.assembly.control().hold_memory_requests(true);
-  hand_over_when_quiet(monotonic_now() + kUpgradeRegistrations);
+  hand_over_when_quiet(monotonic_now());
 }
 
 /// A registration is answered by the process that took the request.
-void Predecessor::hand_over_when_quiet(Nanos deadline) {
+void Predecessor::hand_over_when_quiet(Nanos begin) {
   if (is_registering()) {
-    if (monotonic_now() >= deadline) {
+    const Nanos waited = monotonic_now() - begin;
+    if (waited >= kUpgradeMappings) parts_.mappings.refuse_waiting();
+    if (waited >= kUpgradeRegistrations) {
       return fail({EBUSY, "the memory that clients register takes too long: try again"});
     }
     timer_.expires_after(std::chrono::nanoseconds(kRepliesPeriod.value));
-    timer_.async_wait([this, deadline](const boost::system::error_code& error) {
-      if (!error && is_under_way()) hand_over_when_quiet(deadline);
+    timer_.async_wait([this, begin](const boost::system::error_code& error) {
+      if (!error && is_under_way()) hand_over_when_quiet(begin);
     });
     return;
   }

@@ -54,7 +54,7 @@ class Predecessor {
   void wait_until_prepared();
   void watch_link();
   void on_prepared();
-  void hand_over_when_quiet(Nanos deadline);
+  void hand_over_when_quiet(Nanos begin);
   Status hand_over();
   bool pause_when_quiet();
   bool settle_workers();

@@ -37,6 +37,12 @@ inline constexpr Nanos kRegionTimeout = seconds(1);
 inline constexpr uint64_t kMapAtOnceBytesMax = uint64_t{32} << 20;
 /// How often a client is told that its registration is under way.
 inline constexpr Nanos kRegionNewsPeriod = millis(500);
+/// How long the memory helper may take for a request: it ends each after a second.
+inline constexpr Nanos kMappingPatience = seconds(5);
+/// How long the memory helper may take to end, after that of its last request, and how often the
+/// daemon looks whether it has.
+inline constexpr Nanos kMappingHelperEnd = seconds(2);
+inline constexpr unsigned kMappingHelperEndLookUs = 1000;
 /// How long a stopping daemon waits for its workers to reset their sessions.
 inline constexpr Nanos kShutdownTimeout = seconds(2);
 /// What one worker can hold of received bytes that it copied for a context: all of them where the
@@ -83,6 +89,9 @@ inline constexpr unsigned kUpgradeTryUs = 1000;
 /// How long the old process waits until what clients register already is registered. Requests that
 /// come meanwhile are left to the new process.
 inline constexpr Nanos kUpgradeRegistrations = seconds(30);
+/// How long of that it waits for mappings that are not at the memory helper yet. Clients that keep
+/// theirs locked have two there at a time, a second each; those that still wait are copied.
+inline constexpr Nanos kUpgradeMappings = seconds(10);
 /// Rounds of taking what workers still send each other.
 inline constexpr int kUpgradeTries = 1000;
 

@@ -95,8 +95,23 @@ class MappingHelper {
         packet.value().has_too_many_descriptors || !packet.value().descriptor.is_open()) {
       return false;  // a malformed request: the helper ends
     }
-    const pid_t pid = ::fork();
-    if (pid == 0) carry_out(request, packet.value().descriptor.get());
+    return begin(request, std::move(packet.value().descriptor));
+  }
+
+  /// The request's process waits until this one has closed the client's connection: who closes it
+  /// last closes what is in it, which the client can make last for ever. The daemon closes it only
+  /// when it has the answer.
+  bool begin(const MappingRequest& request, OwnedFd client) {
+    int ends[2];
+    const bool has_pipe = ::pipe2(ends, O_CLOEXEC) == 0;
+    OwnedFd is_closed_here(has_pipe ? ends[0] : -1);
+    OwnedFd until_closed(has_pipe ? ends[1] : -1);
+    const pid_t pid = has_pipe ? ::fork() : -1;
+    if (pid == 0) {
+      until_closed.reset();
+      carry_out(request, std::move(client), is_closed_here.get());
+    }
+    client.reset();
     if (pid < 0) {
       const Error error{EAGAIN, "no process to open the mapping with"};
       return send_reply(socket_.get(), request.id, error).ok();
@@ -105,11 +120,15 @@ class MappingHelper {
     return true;
   }
 
-  [[noreturn]] void carry_out(const MappingRequest& request, int client) const {
+  [[noreturn]] void carry_out(const MappingRequest& request, OwnedFd client, int may_begin) const {
+    char nothing;
+    while (::read(may_begin, &nothing, 1) < 0 && errno == EINTR) {
+    }
     ::signal(SIGALRM, SIG_DFL);  // fatal, so it also ends a wait for a lock
     ::alarm(kMappingRequestSecondsMax);
-    const Status sent =
-        send_reply(socket_.get(), request.id, open_(client, {request.begin, request.end}));
+    const Result<OwnedFd> opened = open_(client.get(), {request.begin, request.end});
+    client.reset();  // before the answer: the daemon still has it
+    const Status sent = send_reply(socket_.get(), request.id, opened);
     ::_exit(sent.ok() ? 0 : kExitFailed);
   }
 

@@ -1,5 +1,6 @@
 #include "daemon/memory/mapping_opener.h"
 
+#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -8,10 +9,12 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "daemon/base/errno_error.h"
 #include "daemon/memory/mapping_helper.h"
@@ -43,11 +46,27 @@ MappingHelperProcess& MappingHelperProcess::operator=(MappingHelperProcess&& oth
 
 void MappingHelperProcess::end() {
   socket_.reset();
-  if (pid_ > 0) ::waitpid(std::exchange(pid_, -1), nullptr, 0);
+  if (pid_ <= 0) return;
+  if (!await_end(kMappingHelperEnd)) {
+    ::kill(pid_, SIGKILL);
+    await_end(kMappingHelperEnd);  // one that the system does not end is left to it
+  }
+  pid_ = -1;
 }
 
-MappingOpener::MappingOpener(boost::asio::io_context& io, MappingHelperProcess helper)
-    : socket_(io) {
+/// Not by a pidfd: systems without them serve shared anonymous memory, too.
+bool MappingHelperProcess::await_end(Nanos limit) const {
+  const Nanos deadline = monotonic_now() + limit;
+  while (::waitpid(pid_, nullptr, WNOHANG) == 0) {
+    if (monotonic_now() >= deadline) return false;
+    ::usleep(kMappingHelperEndLookUs);
+  }
+  return true;
+}
+
+MappingOpener::MappingOpener(boost::asio::io_context& io, MappingHelperProcess helper,
+                             Nanos patience)
+    : socket_(io), overdue_(io), patience_(patience) {
   use(std::move(helper));
 }
 
@@ -65,7 +84,10 @@ MappingOpener::~MappingOpener() {
 uint64_t MappingOpener::open(int client_socket, uint64_t user, const ForeignMapping& mapping,
                              Done done) {
   const uint64_t id = next_id_++;
-  waiting_.emplace(id, Request{client_socket, user, mapping, std::move(done)});
+  waiting_.emplace(id, Request{.client_socket = client_socket,
+                               .user = user,
+                               .mapping = mapping,
+                               .done = std::move(done)});
   send_waiting();
   return id;
 }
@@ -83,6 +105,7 @@ void MappingOpener::send_waiting() {
         send_packet(helper_.socket(), bytes_of(message), std::span(&request.client_socket, 1));
     auto node = waiting_.extract(next);
     if (sent.ok()) {
+      node.mapped().due = monotonic_now() + patience_;
       sent_.insert(std::move(node));
     } else {
       Requests failed;
@@ -90,6 +113,41 @@ void MappingOpener::send_waiting() {
       answer_all(std::move(failed), sent.error());
     }
   }
+  watch_oldest();
+}
+
+void MappingOpener::refuse_waiting() {
+  answer_all(std::exchange(waiting_, {}), {EAGAIN, "the daemon is being replaced"});
+}
+
+void MappingOpener::watch_oldest() {
+  if (is_watching_) return;
+  Nanos first{INT64_MAX};
+  for (const auto& [id, request] : sent_) {
+    if (!request.is_answered) first = std::min(first, request.due);
+  }
+  if (first.value == INT64_MAX) return;
+  is_watching_ = true;
+  const Nanos left = first - monotonic_now();
+  overdue_.expires_after(std::chrono::nanoseconds(std::max<int64_t>(left.value, 0)));
+  overdue_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    is_watching_ = false;
+    fail_overdue();
+    watch_oldest();
+  });
+}
+
+/// Such a request keeps its place and its client's connection until the helper answers.
+void MappingOpener::fail_overdue() {
+  const Nanos now = monotonic_now();
+  std::vector<Done> overdue;
+  for (auto& [id, request] : sent_) {
+    if (request.is_answered || request.due > now) continue;
+    request.is_answered = true;
+    overdue.push_back(request.done);
+  }
+  for (const Done& done : overdue) done(Error{ETIMEDOUT, "the memory helper does not answer"});
 }
 
 /// Of those whose user may have one more at the helper, the oldest of the user with fewest there.
@@ -124,6 +182,7 @@ bool MappingOpener::take_reply() {
   auto answered = sent_.extract(reply.id);
   if (answered.empty()) return true;
   send_waiting();
+  if (answered.mapped().is_answered) return true;
   const Done& done = answered.mapped().done;
   if (reply.error == 0 && packet.value().descriptor.is_open()) {
     done(std::move(packet.value().descriptor));
@@ -150,7 +209,9 @@ void MappingOpener::give_up() {
 void MappingOpener::answer_all(Requests requests, const Error& error) {
   if (requests.empty()) return;
   boost::asio::post(socket_.get_executor(), [all = std::move(requests), error] {
-    for (const auto& [id, request] : all) request.done(error);
+    for (const auto& [id, request] : all) {
+      if (!request.is_answered) request.done(error);
+    }
   });
 }
 

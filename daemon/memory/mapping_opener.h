@@ -4,12 +4,14 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <utility>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/daemon_limits.h"
 #include "daemon/base/owned_fd.h"
 #include "daemon/memory/client_mapping.h"
 #include "stack/base/result.h"
@@ -17,7 +19,8 @@
 namespace lyre {
 
 /// The memory helper as its parent has it: a process and our end of the socket. Owner: the
-/// destructor closes the socket and waits until the process has ended.
+/// destructor closes the socket and waits until the process has ended. One that does not end within
+/// kMappingHelperEnd is killed.
 class MappingHelperProcess {
  public:
   /// Forks a helper that opens mappings by `open`. REQUIRES: no thread has been started yet, and
@@ -38,6 +41,8 @@ class MappingHelperProcess {
   void end();
 
  private:
+  bool await_end(Nanos limit) const;
+
   OwnedFd socket_;
   pid_t pid_ = -1;
 };
@@ -50,8 +55,9 @@ class MappingOpener {
  public:
   using Done = std::function<void(Result<OwnedFd>)>;
 
-  /// Without a running helper every open() fails.
-  MappingOpener(boost::asio::io_context& io, MappingHelperProcess helper);
+  /// Without a running helper every open() fails. `patience`: the helper's, for each request.
+  MappingOpener(boost::asio::io_context& io, MappingHelperProcess helper,
+                Nanos patience = kMappingPatience);
   ~MappingOpener();
   MappingOpener(const MappingOpener&) = delete;
   MappingOpener& operator=(const MappingOpener&) = delete;
@@ -63,11 +69,13 @@ class MappingOpener {
 
   /// Opens the mapping of the client at the other end of `client_socket` (borrowed until `done` or
   /// forget()), a client of `user`. Calls `done` later, from `io`. Returns a name for forget().
-  /// Fails: as open_client_mapping(); ETIMEDOUT the client kept its mappings locked; EIO, EAGAIN
-  /// the helper could not; EPIPE the helper has ended.
+  /// Fails: as open_client_mapping(); ETIMEDOUT the client kept its mappings locked, or the helper
+  /// does not answer; EIO, EAGAIN the helper could not; EPIPE the helper has ended.
   uint64_t open(int client_socket, uint64_t user, const ForeignMapping& mapping, Done done);
   /// The client is gone: a request that waits is dropped. `done` of another one is still called.
   void forget(uint64_t id) { waiting_.erase(id); }
+  /// Answers requests that are not at the helper yet: EAGAIN.
+  void refuse_waiting();
 
   static constexpr size_t kRequestsOfUserMax = 2;  ///< at the helper at a time
 
@@ -77,6 +85,8 @@ class MappingOpener {
     uint64_t user;
     ForeignMapping mapping;
     Done done;
+    Nanos due{};               ///< when it fails, at the helper
+    bool is_answered = false;  ///< it has failed, and the helper may still answer
   };
   using Requests = std::map<uint64_t, Request>;  ///< by id
 
@@ -85,10 +95,15 @@ class MappingOpener {
   void send_waiting();
   Requests::iterator next_waiting();
   size_t sent_count_of(uint64_t user) const;
+  void watch_oldest();
+  void fail_overdue();
   void give_up();
   void answer_all(Requests requests, const Error& error);
 
   boost::asio::posix::stream_descriptor socket_;
+  boost::asio::steady_timer overdue_;
+  bool is_watching_ = false;
+  const Nanos patience_;
   MappingHelperProcess helper_;
   /// Not from 1 on: after an upgrade the helper may still answer requests of the process before.
   uint64_t next_id_ = static_cast<uint64_t>(monotonic_now().value);

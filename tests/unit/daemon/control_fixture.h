@@ -113,8 +113,9 @@ inline channel::AttachRequest attach_request() {
 
 class ControlServerTest : public ::testing::Test {
  protected:
-  explicit ControlServerTest(const RegistryOptions& terms = registry_options())
-      : registry_(workers_, terms) {
+  explicit ControlServerTest(const RegistryOptions& terms = registry_options(),
+                             Nanos mapping_patience = kMappingPatience)
+      : mappings_(io_, helper_.process(), mapping_patience), registry_(workers_, terms) {
     spdlog::set_level(spdlog::level::off);
     char name[] = "/tmp/lyre-control-XXXXXX";
     folder_ = ::mkdtemp(name);
@@ -206,7 +207,7 @@ class ControlServerTest : public ::testing::Test {
   std::shared_ptr<ForeignCloser> closer_ = std::make_shared<ForeignCloser>();
   boost::asio::io_context io_;
   FakeMappingHelper helper_;
-  MappingOpener mappings_{io_, helper_.process()};
+  MappingOpener mappings_;
   FakeWorkers workers_{2};
   ContextRegistry registry_;
   SharedMemory memory_;

@@ -19,8 +19,9 @@ const uint64_t kRegionPage = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 
 class RegistrationTest : public ControlServerTest {
  protected:
-  explicit RegistrationTest(const RegistryOptions& terms = registry_options())
-      : ControlServerTest(terms),
+  explicit RegistrationTest(const RegistryOptions& terms = registry_options(),
+                            Nanos mapping_patience = kMappingPatience)
+      : ControlServerTest(terms, mapping_patience),
         file_(::memfd_create("lyre-test", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
     EXPECT_EQ(::ftruncate(file_.get(), 8 * kRegionPage), 0);
     const uint8_t mark = 77;
@@ -323,6 +324,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 class MappingRegistrationTest : public RegistrationTest {
  protected:
+  explicit MappingRegistrationTest(Nanos patience = kMappingPatience)
+      : RegistrationTest(registry_options(), patience) {}
+
   static constexpr uint64_t kBegin = 0x7f0000000000;
 
   static channel::RegisterRequest mapping_request() {
@@ -383,6 +387,38 @@ TEST_F(MappingRegistrationTest, AClientThatLeavesIsNotAskedAbout) {
   helper_.answer(kBegin);
   run();
   EXPECT_TRUE(helper_.take().empty());
+}
+
+class SilentHelperTest : public MappingRegistrationTest {
+ protected:
+  SilentHelperTest() : MappingRegistrationTest(millis(1)) {}
+  int32_t answer_of(RawClient& client) {
+    std::optional<std::vector<uint8_t>> heard;
+    EXPECT_TRUE(run_until([&] {
+      if (!heard) heard = client.receive();
+      return heard.has_value();
+    }));
+    channel::RegionReply reply{};
+    EXPECT_EQ(heard ? heard->size() : 0, sizeof reply);
+    if (heard) std::memcpy(static_cast<void*>(&reply), heard->data(), sizeof reply);
+    EXPECT_EQ(reply.header.type, Control::kRegistered);
+    return reply.error;
+  }
+};
+
+// A client that kept its mappings locked, with many requests, made each upgrade fail.
+TEST_F(SilentHelperTest, NoRequestKeepsAnUpgradeFromItsMoment) {
+  std::vector<RawClient> clients;
+  for (size_t i = 0; i <= MappingOpener::kRequestsOfUserMax; ++i)
+    attach(clients.emplace_back(path_));
+  for (RawClient& client : clients) client.send(mapping_request());
+  run();
+  server_->hold_memory_requests(true);
+  mappings_.refuse_waiting();
+  EXPECT_TRUE(run_until([this] { return !server_->has_pending_requests(); }));
+  EXPECT_EQ(answer_of(clients[0]), ETIMEDOUT);
+  EXPECT_EQ(answer_of(clients[1]), ETIMEDOUT);
+  EXPECT_EQ(answer_of(clients[2]), EAGAIN);
 }
 
 /// Two domains, whose clients all have this process's uid, as those of containers often have.

@@ -20,6 +20,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "daemon/memory/mapping_helper.h"
 #include "tests/unit/daemon/fake_mapping_helper.h"
@@ -166,16 +167,31 @@ class StoppedRequest {
   /// Returns when SIGALRM waits for it. REQUIRES: a request was sent.
   bool await_alarm() {
     int status = 0;
-    if (::waitpid(helper_, &status, __WALL) != helper_) return false;
-    unsigned long child = 0;
-    ::ptrace(PTRACE_GETEVENTMSG, helper_, nullptr, &child);
+    if (!await_child()) return false;
     ::ptrace(PTRACE_CONT, helper_, nullptr, nullptr);
-    child_ = static_cast<pid_t>(child);
     do {
       if (::waitpid(child_, &status, __WALL) != child_ || !WIFSTOPPED(status)) return false;
       if (has_called_alarm()) return await_pending_alarm();
     } while (::ptrace(PTRACE_SYSCALL, child_, nullptr, nullptr) == 0);
     return false;
+  }
+  /// True: it reads before it calls alarm(), while the helper is stopped behind its fork().
+  /// REQUIRES: a request was sent.
+  bool waits_for_the_helper() {
+    bool has_read = false;
+    bool is_alarm = false;
+    int status = 0;
+    if (!await_child()) return false;
+    do {
+      if (::waitpid(child_, &status, __WALL) != child_ || !WIFSTOPPED(status)) return false;
+      __ptrace_syscall_info info{};
+      ::ptrace(static_cast<__ptrace_request>(PTRACE_GET_SYSCALL_INFO), child_, sizeof info, &info);
+      const bool is_entry = info.op == PTRACE_SYSCALL_INFO_ENTRY;
+      has_read = is_entry && info.entry.nr == SYS_read;
+      is_alarm = is_entry && is_alarm_call(info.entry.nr);
+    } while (!has_read && !is_alarm && ::ptrace(PTRACE_SYSCALL, child_, nullptr, nullptr) == 0);
+    ::ptrace(PTRACE_CONT, helper_, nullptr, nullptr);
+    return has_read;
   }
   /// The signal that ended it; 0: it ended otherwise.
   int go_on() {
@@ -192,15 +208,26 @@ class StoppedRequest {
   }
 
  private:
+  /// The helper is then stopped behind its fork().
+  bool await_child() {
+    int status = 0;
+    if (::waitpid(helper_, &status, __WALL) != helper_) return false;
+    unsigned long child = 0;
+    ::ptrace(PTRACE_GETEVENTMSG, helper_, nullptr, &child);
+    child_ = static_cast<pid_t>(child);
+    return child_ > 0;
+  }
+  static bool is_alarm_call(uint64_t call) {
+#ifdef SYS_alarm
+    if (call == SYS_alarm) return true;
+#endif
+    return call == SYS_setitimer;
+  }
   bool has_called_alarm() {
     __ptrace_syscall_info info{};
     ::ptrace(static_cast<__ptrace_request>(PTRACE_GET_SYSCALL_INFO), child_, sizeof info, &info);
     if (info.op == PTRACE_SYSCALL_INFO_ENTRY) last_call_ = info.entry.nr;
-    bool is_alarm = last_call_ == SYS_setitimer;
-#ifdef SYS_alarm
-    is_alarm |= last_call_ == SYS_alarm;
-#endif
-    return is_alarm && info.op == PTRACE_SYSCALL_INFO_EXIT;
+    return is_alarm_call(last_call_) && info.op == PTRACE_SYSCALL_INFO_EXIT;
   }
   bool await_pending_alarm() const {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -243,6 +270,29 @@ TEST_F(MappingOpenerTest, ARequestThatTakesTooLongIsEnded) {
   // The next client is served.
   const auto next = open(accepted_.get(), mapping());
   EXPECT_TRUE(next.ok() || next.error().code != ETIMEDOUT);
+}
+
+// Who closes a client's connection last may wait for ever: that must not be the helper.
+TEST_F(MappingOpenerTest, ARequestBeginsWhenTheHelperHasClosedTheConnection) {
+  StoppedRequest request(helper_pid_);
+  if (!request.is_allowed()) GTEST_SKIP() << "needs CAP_SYS_PTRACE";
+  std::optional<Result<OwnedFd>> answer;
+  opener_->open(accepted_.get(), ::getuid(), {0, 0},
+                [&](Result<OwnedFd> opened) { answer.emplace(std::move(opened)); });
+  EXPECT_TRUE(request.waits_for_the_helper());
+  EXPECT_EQ(request.go_on(), 0);
+  await(answer);
+  EXPECT_TRUE(answer.has_value());
+}
+
+// A daemon that stopped waited for it without a limit.
+TEST_F(MappingOpenerTest, AHelperThatDoesNotEndIsKilled) {
+  ASSERT_EQ(::kill(helper_pid_, SIGSTOP), 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(helper_pid_, &status, WUNTRACED), helper_pid_);
+  opener_.reset();
+  EXPECT_EQ(::kill(helper_pid_, 0), -1);
+  EXPECT_EQ(errno, ESRCH);
 }
 
 TEST_F(MappingOpenerTest, ItsDeathIsAnAnswer) {
@@ -331,6 +381,27 @@ TEST_F(MappingOrder, AFreePlaceGoesToTheUserThatHasFewest) {
   EXPECT_EQ(helper_.take(), std::vector<uint64_t>{1000});
   answer(1000);
   EXPECT_EQ(helper_.take(), std::vector<uint64_t>{3});
+}
+
+// The helper may have many requests that it does not end, and a user must not fill it with them.
+TEST(MappingPatience, AnOverdueRequestFailsOnceAndKeepsItsPlace) {
+  boost::asio::io_context io;
+  const OwnedFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  FakeMappingHelper helper;
+  MappingOpener opener(io, helper.process(), millis(1));
+  std::vector<uint64_t> failed;
+  for (const uint64_t begin : {1, 2, 3}) {
+    opener.open(socket.get(), 100, {begin, 0}, [&failed, begin](const Result<OwnedFd>& opened) {
+      EXPECT_EQ(opened.error().code, ETIMEDOUT);
+      failed.push_back(begin);
+    });
+  }
+  while (failed.size() < 2) io.run_one();
+  EXPECT_EQ(helper.take(), (std::vector<uint64_t>{1, 2}));
+  helper.answer(1);
+  while (failed.size() < 3) io.run_one();
+  EXPECT_EQ(helper.take(), std::vector<uint64_t>{3});
+  EXPECT_EQ(failed, (std::vector<uint64_t>{1, 2, 3}));
 }
 
 TEST_F(MappingOrder, WhatIsForgottenIsNotSent) {
