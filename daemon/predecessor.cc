@@ -83,7 +83,10 @@ void Predecessor::on_prepared() {
 void Predecessor::hand_over_when_quiet(Nanos begin) {
   if (is_registering()) {
     const Nanos waited = monotonic_now() - begin;
-    if (waited >= kUpgradeMappings) parts_.mappings.refuse_waiting();
+    if (waited >= kUpgradeMappings) {
+      parts_.mappings.refuse_waiting();
+      parts_.assembly.registry().refuse_slow_arenas(true);
+    }
     if (waited >= kUpgradeRegistrations) {
       return fail({EBUSY, "the memory that clients register takes too long: try again"});
     }
@@ -229,6 +232,7 @@ void Predecessor::fail(const Error& error) {
   process_.reset();
   link_.reset();
   parts_.assembly.control().hold_memory_requests(false);
+  parts_.assembly.registry().refuse_slow_arenas(false);
   std::exchange(answer_, nullptr)({.status = reason});
 }
 

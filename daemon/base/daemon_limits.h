@@ -35,6 +35,11 @@ inline constexpr Nanos kRegionTimeout = seconds(1);
 /// Memory of which more is mapped for the ports by a thread of its own: pinning takes some 0.3 s
 /// for each GiB that was not touched before.
 inline constexpr uint64_t kMapAtOnceBytesMax = uint64_t{32} << 20;
+/// The same for an arena: those of the default size do not wait for the large memory of others.
+inline constexpr uint64_t kMapAtOnceArenaBytesMax = uint64_t{64} << 20;
+/// What the control thread maps and unmaps of all that between two looks at the workers' replies.
+/// Many clients that come at once would otherwise keep it from the watchdog.
+inline constexpr uint64_t kMapAtOnceOfLookBytesMax = uint64_t{256} << 20;
 /// How often a client is told that its registration is under way.
 inline constexpr Nanos kRegionNewsPeriod = millis(500);
 /// How long the memory helper may take for a request: it ends each after a second.
@@ -89,8 +94,9 @@ inline constexpr unsigned kUpgradeTryUs = 1000;
 /// How long the old process waits until what clients register already is registered. Requests that
 /// come meanwhile are left to the new process.
 inline constexpr Nanos kUpgradeRegistrations = seconds(30);
-/// How long of that it waits for mappings that are not at the memory helper yet. Clients that keep
-/// theirs locked have two there at a time, a second each; those that still wait are copied.
+/// How long of that it takes more of what is slow. Clients that keep their mappings locked have two
+/// at the memory helper at a time, a second each: those that still wait are copied. Arenas that a
+/// thread would map are refused.
 inline constexpr Nanos kUpgradeMappings = seconds(10);
 /// Rounds of taking what workers still send each other.
 inline constexpr int kUpgradeTries = 1000;

@@ -19,6 +19,11 @@
 namespace lyre {
 namespace {
 
+/// Those of this daemon's configuration: the one of the daemon before may have had others.
+DomainLimits limits_of_domain(const RegistryOptions& options, uint32_t domain) {
+  return domain < options.domains.size() ? options.domains[domain] : DomainLimits{};
+}
+
 std::string mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 }  // namespace
@@ -37,18 +42,37 @@ struct ContextRegistry::Context {
   OwnedFd wake_write;  ///< the workers'
   std::vector<OwnedFd> worker_rings;
   bool is_attached = false;
+  bool is_arena_at_job = false;               ///< a thread maps or unmaps it for the ports
+  bool is_unmapped = false;                   ///< the unmapping is done, or under way in a thread
   std::bitset<channel::kWorkersMax> held_by;  ///< workers that have not replied kDetached
 
   const uint8_t* arena() const { return memory.data() + layout.arena_offset; }
+  /// No worker knows it any more, or ever will.
+  bool is_gone() const { return !is_attached && held_by.none(); }
+  ContextGrant grant() const;
 };
+
+ContextGrant ContextRegistry::Context::grant() const {
+  ContextGrant grant{.index = index,
+                     .generation = generation,
+                     .context_bytes = layout.total_bytes,
+                     .is_lent_to = is_lent_to,
+                     .memory_fd = memory.fd(),
+                     .wake_fd = wake_read.get(),
+                     .worker_rings = {}};
+  for (const OwnedFd& ring : worker_rings) grant.worker_rings.push_back(ring.get());
+  return grant;
+}
 
 ContextRegistry::ContextRegistry(WorkerSet& workers, const RegistryOptions& options)
     : workers_(workers),
       options_(options),
       contexts_(options.contexts_max),
       waiting_(workers.count()),
-      regions_(workers.count(), options.regions, options.ports,
-               [this](uint32_t worker, const worker::Command& command) { post(worker, command); }),
+      regions_(
+          workers.count(), options.regions, options.ports,
+          [this](uint32_t worker, const worker::Command& command) { post(worker, command); },
+          [this](uint32_t context) { on_arena_done(context); }),
       captures_(workers.count(), [this](uint32_t worker, const worker::Command& command) {
         post(worker, command);
       }) {
@@ -57,16 +81,24 @@ ContextRegistry::ContextRegistry(WorkerSet& workers, const RegistryOptions& opti
   LYRE_CHECK(workers.count() >= 1 && workers.count() <= channel::kWorkersMax);
 }
 
+/// `regions_` ends before the memory of contexts: it carries out what a thread has to unmap.
 ContextRegistry::~ContextRegistry() {
   for (uint32_t i = 0; i < contexts_.size(); ++i) {
-    if (contexts_[i] != nullptr) drop(i);
+    if (contexts_[i] != nullptr && !contexts_[i]->is_unmapped) drop(i);
   }
 }
 
+/// No worker uses it any more. It counts for its user until the ports have let go of it.
 void ContextRegistry::drop(uint32_t index) {
-  const Context& context = *contexts_[index];
+  Context& context = *contexts_[index];
   regions_.forget_context(index);
-  if (options_.ports.unmap) options_.ports.unmap(context.arena(), context.arena_bytes);
+  context.is_unmapped = true;
+  context.is_arena_at_job = !regions_.unmap_arena(index, context.arena(), context.arena_bytes);
+  if (!context.is_arena_at_job) forget(index);
+}
+
+void ContextRegistry::forget(uint32_t index) {
+  const Context& context = *contexts_[index];
   const uint64_t bytes = context.memory.bytes();
   OwnedFd file(::fcntl(context.memory.fd(), F_DUPFD_CLOEXEC, 0));
   contexts_[index].reset();
@@ -124,6 +156,9 @@ Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
   if (Status room = check_contexts(terms); !room.ok()) return room.error();
   const auto arena_bytes = arena_bytes_for(terms);
   if (!arena_bytes.ok()) return arena_bytes.error();
+  if (refuses_slow_arenas_ && !regions_.is_arena_mapped_at_once(arena_bytes.value())) {
+    return Error{EAGAIN, "the daemon is being replaced, and has no time to map the arena"};
+  }
   auto made = make_context(terms, arena_bytes.value());
   if (!made.ok()) return made.error();
   const auto free = std::find(contexts_.begin(), contexts_.end(), nullptr);
@@ -140,20 +175,23 @@ Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
 
   context.is_attached = true;
   ++attached_count_;
-  if (options_.ports.map) {
-    options_.ports.map(context.arena(), context.arena_bytes, options_.page_bytes);
-  }
-  for (uint32_t i = 0; i < workers_.count(); ++i) post(i, attach_command(context, i));
+  context.is_arena_at_job =
+      !regions_.map_arena(context.index, context.arena(), context.arena_bytes, options_.page_bytes);
+  if (!context.is_arena_at_job) tell_workers(context);
+  return context.grant();
+}
 
-  ContextGrant grant{.index = context.index,
-                     .generation = context.generation,
-                     .context_bytes = context.layout.total_bytes,
-                     .is_lent_to = context.is_lent_to,
-                     .memory_fd = context.memory.fd(),
-                     .wake_fd = context.wake_read.get(),
-                     .worker_rings = {}};
-  for (const OwnedFd& ring : context.worker_rings) grant.worker_rings.push_back(ring.get());
-  return grant;
+/// The client may use its rings before the workers know of them, who look at them then.
+void ContextRegistry::tell_workers(const Context& context) {
+  for (uint32_t i = 0; i < workers_.count(); ++i) post(i, attach_command(context, i));
+}
+
+void ContextRegistry::on_arena_done(uint32_t index) {
+  Context& context = *contexts_[index];
+  context.is_arena_at_job = false;
+  if (context.is_unmapped) return forget(index);
+  if (!context.is_attached) return drop(index);  // its client left while it was mapped
+  tell_workers(context);
 }
 
 /// Arenas whose memory is still held count, as their contexts do.
@@ -293,14 +331,15 @@ void ContextRegistry::detach(uint32_t index, bool resets_sessions) {
   LYRE_CHECK(context.is_attached);
   context.is_attached = false;
   --attached_count_;
+  for (uint32_t i = 0; i < workers_.count(); ++i) {
+    workers_.unwatch(i, context.worker_rings[i].get());
+  }
+  if (context.is_arena_at_job) return;  // no worker knows it: on_arena_done() drops it
   worker::Command command;
   command.kind = worker::Command::Kind::kDetach;
   command.context = index;
   command.resets_sessions = resets_sessions;
-  for (uint32_t i = 0; i < workers_.count(); ++i) {
-    context.held_by.set(i);
-    workers_.unwatch(i, context.worker_rings[i].get());
-  }
+  for (uint32_t i = 0; i < workers_.count(); ++i) context.held_by.set(i);
   for (uint32_t i = 0; i < workers_.count(); ++i) post(i, command);
 }
 
@@ -387,12 +426,14 @@ void ContextRegistry::write_handover(RegistryRecord record, record::Writer& out,
   std::vector<int> regions;
   record.next_generation = next_generation_;
   record.region_uses = regions_.uses();
-  record.client_count = held_count();
+  const auto is_left = [](const auto& c) { return c != nullptr && !c->is_gone(); };
+  record.client_count =
+      static_cast<uint32_t>(std::count_if(contexts_.begin(), contexts_.end(), is_left));
   record.region_count = regions_.write_handover(records, regions);
   out.add(record::Kind::kRegistry, kDaemonHandoverVersion,
           [&](record::FieldWriter& fields) { list_registry(fields, std::as_const(record)); });
   for (const auto& context : contexts_) {
-    if (context != nullptr) write_client(*context, out, descriptors);
+    if (is_left(context)) write_client(*context, out, descriptors);
   }
   out.append(records);
   descriptors.insert(descriptors.end(), regions.begin(), regions.end());
@@ -433,11 +474,6 @@ Status ContextRegistry::take_over(const RegistryRecord& record,
   return regions_.take_over(record.region_count, record.region_uses, in, descriptors);
 }
 
-/// Those of this daemon's configuration: the one of the daemon before may have had others.
-DomainLimits ContextRegistry::limits_of_domain(uint32_t domain) const {
-  return domain < options_.domains.size() ? options_.domains[domain] : DomainLimits{};
-}
-
 Status ContextRegistry::check_client(const ClientRecord& record,
                                      std::span<const worker::DomainRules> domains) const {
   if (record.context >= contexts_.size()) {
@@ -468,7 +504,7 @@ Status ContextRegistry::take_over_client(std::span<const worker::DomainRules> do
     return Error{EPROTO, "the record of a client is not right"};
   }
   if (Status status = check_client(record, domains); !status.ok()) return status;
-  const DomainLimits limits = limits_of_domain(record.domain);
+  const DomainLimits limits = limits_of_domain(options_, record.domain);
   auto made = std::make_unique<Context>();
   Context& context = *made;
   context.index = record.context;

@@ -80,13 +80,16 @@ class ContextRegistry {
   ContextRegistry(const ContextRegistry&) = delete;
   ContextRegistry& operator=(const ContextRegistry&) = delete;
 
-  /// Makes a context and tells every worker.
-  /// Fails: EUSERS too many contexts, of all clients or of the uid, EINVAL arena too large, EDQUOT
-  /// too large beside the other arenas of the uid, errno of what the system refused.
+  /// Makes a context and tells every worker: of a large arena later, when a thread has mapped it
+  /// for the ports. Fails: EUSERS too many contexts, of all clients or of the uid, EINVAL arena too
+  /// large, EDQUOT too large beside the other arenas of the uid, EAGAIN see refuse_slow_arenas(),
+  /// errno of what the system refused.
   Result<ContextGrant> attach(const AttachTerms& terms);
   /// Tells every worker to detach; the memory is freed when all have. Sessions are closed in order,
   /// or reset. REQUIRES: attached.
   void detach(uint32_t context, bool resets_sessions);
+  /// While true, arenas that a thread would map are refused: nothing else would end their mapping.
+  void refuse_slow_arenas(bool is_refused) { refuses_slow_arenas_ = is_refused; }
   /// Registered memory. Take its answers after poll().
   RegionRegistry& regions() { return regions_; }
   /// Captures of ports.
@@ -140,7 +143,6 @@ class ContextRegistry {
                     std::vector<int>& descriptors) const;
   Status take_over_client(std::span<const worker::DomainRules> domains, record::Reader& in,
                           DescriptorQueue& descriptors);
-  DomainLimits limits_of_domain(uint32_t domain) const;
   Status check_client(const ClientRecord& record,
                       std::span<const worker::DomainRules> domains) const;
   Status take_over_memory(const ClientRecord& record, Context& context,
@@ -150,7 +152,10 @@ class ContextRegistry {
   void post_waiting();
   void on_reply(uint32_t worker, const worker::Reply& reply, std::vector<Expulsion>& out);
   void on_detached(uint32_t worker, uint32_t index);
+  void tell_workers(const Context& context);
+  void on_arena_done(uint32_t index);
   void drop(uint32_t index);
+  void forget(uint32_t index);
   void expel(uint32_t index, const char* reason, std::vector<Expulsion>& out);
 
   WorkerSet& workers_;
@@ -163,6 +168,7 @@ class ContextRegistry {
   uint64_t next_generation_ = 1;
   uint32_t attached_count_ = 0;
   uint32_t shut_down_count_ = 0;
+  bool refuses_slow_arenas_ = false;
 };
 
 }  // namespace lyre

@@ -16,6 +16,8 @@ namespace lyre {
 
 namespace {
 
+static_assert(kMapAtOnceArenaBytesMax >= channel::kArenaBytesDefault);
+
 /// Times that an index is used before a name comes again.
 constexpr uint32_t kUses = 1u << (32 - channel::kRegionIndexBits);
 
@@ -24,11 +26,12 @@ constexpr uint32_t kUses = 1u << (32 - channel::kRegionIndexBits);
 using Kind = worker::Command::Kind;
 
 RegionRegistry::RegionRegistry(uint32_t worker_count, const RegionLimits& limits, PortMapping ports,
-                               Post post)
+                               Post post, ArenaDone arena_done)
     : worker_count_(worker_count),
       limits_(limits),
       ports_(std::move(ports)),
       post_(std::move(post)),
+      arena_done_(std::move(arena_done)),
       regions_(worker::kRegionsMax - worker::kContextsMax),
       usage_(worker::kContextsMax) {
   for (auto i = static_cast<uint32_t>(regions_.size()); i > 0; --i) free_.push_back(i - 1);
@@ -36,6 +39,7 @@ RegionRegistry::RegionRegistry(uint32_t worker_count, const RegionLimits& limits
 
 /// Only when the daemon ends: it waits for the ports.
 RegionRegistry::~RegionRegistry() {
+  arena_done_ = nullptr;
   jobs_.set_paused(false);  // no port is opened any more that would go first
   for (uint32_t i = 0; i < regions_.size(); ++i) {
     if (regions_[i] != nullptr && !regions_[i]->is_dropped) drop(i);
@@ -137,26 +141,65 @@ void RegionRegistry::keep(uint32_t index, uint32_t name, uint32_t context, uint8
   usage_[context].bytes += memory.bytes;
 }
 
-/// The workers are told when the ports know the memory.
+bool RegionRegistry::is_done_at_once(uint64_t bytes, uint64_t bytes_max) const {
+  return bytes <= bytes_max && at_once_bytes_ + bytes <= kMapAtOnceOfLookBytesMax;
+}
+
+bool RegionRegistry::map_arena(uint32_t context, const uint8_t* arena, uint64_t bytes,
+                               uint64_t page_bytes) {
+  if (!ports_.map) return true;
+  return run_for_arena(context, bytes,
+                       [this, arena, bytes, page_bytes] { ports_.map(arena, bytes, page_bytes); });
+}
+
+bool RegionRegistry::unmap_arena(uint32_t context, const uint8_t* arena, uint64_t bytes) {
+  if (!ports_.unmap) return true;
+  return run_for_arena(context, bytes, [this, arena, bytes] { ports_.unmap(arena, bytes); });
+}
+
+bool RegionRegistry::run_for_arena(uint32_t context, uint64_t bytes, std::function<void()> job) {
+  Usage& usage = usage_[context];
+  if (!usage.is_arena_at_job && is_done_at_once(bytes, kMapAtOnceArenaBytesMax)) {
+    at_once_bytes_ += bytes;
+    job();
+    return true;
+  }
+  usage.is_arena_at_job = true;
+  jobs_.submit(static_cast<uint32_t>(regions_.size()) + context,
+               {.user = usage.user, .client = context}, std::move(job));
+  return false;
+}
+
+/// The workers are told when the ports know the memory. Those that do not know the context yet,
+/// whose arena is being mapped, must not know its memory: the client's jobs keep their order.
 void RegionRegistry::map_for_ports(uint32_t index) {
   Region& region = *regions_[index];
   if (!ports_.map) return tell_workers(region, Kind::kAddRegion);
   const auto map = [this, base = region.base, bytes = region.bytes,
                     page_bytes = region.page_bytes] { ports_.map(base, bytes, page_bytes); };
-  if (region.bytes > kMapAtOnceBytesMax) {
+  if (usage_[region.context].is_arena_at_job ||
+      !is_done_at_once(region.bytes, kMapAtOnceBytesMax)) {
     region.is_at_job = true;
     return jobs_.submit(index, owner_of(region), map);
   }
+  at_once_bytes_ += region.bytes;
   map();
   tell_workers(region, Kind::kAddRegion);
 }
 
 void RegionRegistry::poll() {
+  at_once_bytes_ = 0;
   for (const uint32_t index : jobs_.take_done()) on_job_done(index);
   frees_.take_done();
 }
 
 void RegionRegistry::on_job_done(uint32_t index) {
+  if (index >= regions_.size()) {
+    const uint32_t context = index - static_cast<uint32_t>(regions_.size());
+    usage_[context].is_arena_at_job = false;
+    if (arena_done_) arena_done_(context);
+    return;
+  }
   Region& region = *regions_[index];
   region.is_at_job = false;
   if (region.is_unmapped) return forget(index);
@@ -230,10 +273,11 @@ void RegionRegistry::unmap(uint32_t index) {
   const auto unmap_for_ports = [this, base = region.base, bytes = region.bytes] {
     ports_.unmap(base, bytes);
   };
-  if (region.bytes > kMapAtOnceBytesMax) {
+  if (!is_done_at_once(region.bytes, kMapAtOnceBytesMax)) {
     region.is_at_job = true;
     return jobs_.submit(index, owner_of(region), unmap_for_ports);
   }
+  at_once_bytes_ += region.bytes;
   unmap_for_ports();
   forget(index);
 }
@@ -284,6 +328,10 @@ uint32_t RegionRegistry::take_faulted_context() {
 }
 
 bool RegionRegistry::is_registering() const {
+  const bool is_arena_mapped = std::any_of(usage_.begin(), usage_.end(), [](const Usage& used) {
+    return used.is_arena_at_job && used.arena != nullptr;  // else it is unmapped
+  });
+  if (is_arena_mapped) return true;
   return std::any_of(regions_.begin(), regions_.end(), [](const auto& region) {
     if (region == nullptr || region->is_dropped) return false;
     return region->is_at_job || region->is_refused ||

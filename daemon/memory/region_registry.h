@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "daemon/base/background_jobs.h"
+#include "daemon/base/daemon_limits.h"
 #include "daemon/base/descriptor_queue.h"
 #include "daemon/memory/client_memory.h"
 #include "daemon/memory/region_window.h"
@@ -45,8 +47,10 @@ struct RegionLimits {
 class RegionRegistry {
  public:
   using Post = std::function<void(uint32_t worker, const worker::Command&)>;
+  using ArenaDone = std::function<void(uint32_t context)>;
 
-  RegionRegistry(uint32_t worker_count, const RegionLimits& limits, PortMapping ports, Post post);
+  RegionRegistry(uint32_t worker_count, const RegionLimits& limits, PortMapping ports, Post post,
+                 ArenaDone arena_done = {});
   ~RegionRegistry();
   RegionRegistry(const RegionRegistry&) = delete;
   RegionRegistry& operator=(const RegionRegistry&) = delete;
@@ -60,6 +64,15 @@ class RegionRegistry {
   /// The context's arena, which the daemon reads only: as registered memory, it becomes zeros where
   /// the system has no page for it. Fails: as RegionWindow::reserve() and guard().
   Status guard_arena(uint32_t context, const uint8_t* arena, uint64_t bytes);
+  /// Maps the arena for the ports. True: it is done. False: a thread does it, and poll() calls
+  /// `arena_done` then, before it tells workers of memory that the context registered meanwhile.
+  bool map_arena(uint32_t context, const uint8_t* arena, uint64_t bytes, uint64_t page_bytes);
+  /// The same for the opposite.
+  bool unmap_arena(uint32_t context, const uint8_t* arena, uint64_t bytes);
+  /// Whether map_arena() would do it now.
+  bool is_arena_mapped_at_once(uint64_t bytes) const {
+    return !ports_.map || is_done_at_once(bytes, kMapAtOnceArenaBytesMax);
+  }
   /// Maps the memory and tells every worker; an answer follows when all know it. Takes `memory` if
   /// it succeeds. Fails: EDQUOT the share of the context or of its uid is used up, ENOSPC that of
   /// all clients, or the errno of the mapping.
@@ -85,7 +98,8 @@ class RegionRegistry {
   /// A context whose registered memory or arena lost pages: once for each. UINT32_MAX: none.
   uint32_t take_faulted_context();
 
-  /// True while memory is being registered, or a registration is being taken back.
+  /// True while memory is being registered, a registration is being taken back, or an arena is
+  /// being mapped.
   bool is_registering() const;
   /// Appends a kRegion for each region that a worker may use, and its file's descriptor, which
   /// stays open as long as this object. Returns how many. REQUIRES: !is_registering().
@@ -124,6 +138,7 @@ class RegionRegistry {
     uint32_t regions = 0;
     uint64_t bytes = 0;
     const uint8_t* arena = nullptr;  ///< where it is guarded
+    bool is_arena_at_job = false;    ///< the other thread maps or unmaps it
   };
 
   Status open_window();
@@ -133,6 +148,8 @@ class RegionRegistry {
   void keep(uint32_t index, uint32_t name, uint32_t context, uint8_t* base, ClientMemory memory);
   Status take_over_one(record::Reader& in, DescriptorQueue& descriptors);
   worker::Command command_of(const Region& region, worker::Command::Kind kind) const;
+  bool is_done_at_once(uint64_t bytes, uint64_t bytes_max) const;
+  bool run_for_arena(uint32_t context, uint64_t bytes, std::function<void()> job);
   void map_for_ports(uint32_t index);
   void on_job_done(uint32_t index);
   static BackgroundJobs::Owner owner_of(const Region& region);
@@ -146,14 +163,16 @@ class RegionRegistry {
   const RegionLimits limits_;
   const PortMapping ports_;
   const Post post_;
+  ArenaDone arena_done_;                          ///< none while this object ends
   std::unique_ptr<RegionWindow> window_;          ///< made with the first region
   std::vector<std::unique_ptr<Region>> regions_;  ///< by index less kContextsMax
   std::vector<uint32_t> free_;                    ///< indices, the one to be used next at the end
   std::vector<Usage> usage_;                      ///< by context
   uint32_t uses_ = 0;
   std::vector<RegionAnswer> answers_;
-  BackgroundJobs jobs_;   ///< by index
-  BackgroundJobs frees_;  ///< without names: nothing follows
+  uint64_t at_once_bytes_ = 0;  ///< mapped and unmapped since the last poll()
+  BackgroundJobs jobs_;         ///< by index; arenas by regions_.size() plus context
+  BackgroundJobs frees_;        ///< without names: nothing follows
 };
 
 }  // namespace lyre

@@ -11,12 +11,15 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "daemon/base/daemon_limits.h"
 #include "daemon/base/owned_fd.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
@@ -168,6 +171,115 @@ TEST_F(ContextRegistryTest, PortsKnowTheArenaBeforeAnyWorkerAndAfterAll) {
     ASSERT_TRUE(mapping.attach(terms_of(7)).ok());
   }
   EXPECT_THAT(events, ElementsAre("map", "unmap", "map", "unmap"));
+}
+
+constexpr uint64_t kLargeArenaBytes = uint64_t{128} << 20;
+static_assert(kLargeArenaBytes > kMapAtOnceArenaBytesMax);
+
+/// Ports that map nothing until the test opens the gate.
+class LargeArenaTest : public ::testing::Test {
+ protected:
+  LargeArenaTest() : registry_(workers_, options()) {}
+  ~LargeArenaTest() override { open(); }
+
+  RegistryOptions options() {
+    RegistryOptions out = limited_options();
+    out.arena_bytes_max = kLargeArenaBytes;
+    out.regions.bytes_per_context_max = 1 << 20;
+    out.ports.map = [this](const uint8_t*, uint64_t, uint64_t) {
+      is_open_.wait(false);
+      ++mapped_;
+    };
+    out.ports.unmap = [this](const uint8_t*, uint64_t) { --mapped_; };
+    return out;
+  }
+  void open() {
+    is_open_ = true;
+    is_open_.notify_all();
+  }
+  Result<ContextGrant> attach() {
+    AttachTerms terms = terms_of(7);
+    terms.arena_bytes = kLargeArenaBytes;
+    return registry_.attach(terms);
+  }
+  /// Until the thread is done.
+  bool poll_until(auto is_done) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!is_done() && std::chrono::steady_clock::now() < end) {
+      registry_.poll(expulsions_);
+      std::this_thread::yield();
+    }
+    return is_done();
+  }
+
+  std::atomic<bool> is_open_{false};
+  std::atomic<int> mapped_{0};
+  FakeWorkers workers_{2};
+  std::vector<Expulsion> expulsions_;
+  ContextRegistry registry_;
+};
+
+// Sixteen such clients at once kept the control thread from the watchdog.
+TEST_F(LargeArenaTest, NobodyWaitsUntilItIsMappedAndWorkersKnowItThen) {
+  const auto grant = attach();
+  ASSERT_TRUE(grant.ok()) << grant.error().text;
+  EXPECT_TRUE(registry_.regions().is_registering()) << "an upgrade has to wait";
+  const OwnedFd file(::memfd_create("lyre-test", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(file.get(), 1 << 20), 0);
+  const auto region = registry_.regions().add(
+      grant.value().index, {OwnedFd(::dup(file.get())), 0, 1 << 20, system_page_bytes()});
+  ASSERT_TRUE(region.ok()) << region.error().text;
+  registry_.poll(expulsions_);
+  EXPECT_TRUE(workers_.posted[0].empty());
+  open();
+  ASSERT_TRUE(poll_until([this] { return workers_.posted[1].size() == 2; }));
+  for (const auto& posted : workers_.posted) {
+    ASSERT_EQ(posted.size(), 2u);
+    EXPECT_EQ(posted[0].kind, Kind::kAttach);
+    EXPECT_EQ(posted[1].kind, Kind::kAddRegion);
+  }
+  EXPECT_EQ(mapped_, 2);
+}
+
+TEST_F(LargeArenaTest, ItsClientMayLeaveMeanwhile) {
+  const auto grant = attach();
+  ASSERT_TRUE(grant.ok()) << grant.error().text;
+  registry_.detach(grant.value().index, true);
+  registry_.poll(expulsions_);
+  EXPECT_EQ(registry_.held_count(), 1u) << "it counts until the ports have let go of it";
+  open();
+  ASSERT_TRUE(poll_until([this] { return registry_.held_count() == 0; }));
+  EXPECT_EQ(mapped_, 0);
+  EXPECT_TRUE(workers_.posted[0].empty()) << "no worker knew it";
+  EXPECT_TRUE(workers_.watched[0].empty());
+}
+
+TEST_F(LargeArenaTest, WhatIsUnmappedIsNotLeftToAnotherProcess) {
+  open();
+  const auto grant = attach();
+  ASSERT_TRUE(grant.ok()) << grant.error().text;
+  ASSERT_TRUE(poll_until([this] { return !workers_.posted[1].empty(); }));
+  registry_.regions().let_ports_go_first(true);  // the unmapping waits
+  registry_.detach(grant.value().index, true);
+  workers_.answer_detaches();
+  registry_.poll(expulsions_);
+  EXPECT_EQ(registry_.held_count(), 1u);
+  record::Writer records;
+  std::vector<int> descriptors;
+  registry_.write_handover({}, records, descriptors);
+  EXPECT_TRUE(descriptors.empty());
+  registry_.regions().let_ports_go_first(false);
+  EXPECT_TRUE(poll_until([this] { return registry_.held_count() == 0; }));
+}
+
+// Clients that attach without a pause would keep an upgrade from its moment.
+TEST_F(LargeArenaTest, IsRefusedWhileAnUpgradeHasNoTime) {
+  registry_.refuse_slow_arenas(true);
+  const auto refused = attach();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, EAGAIN);
+  registry_.refuse_slow_arenas(false);
+  EXPECT_TRUE(attach().ok());
 }
 
 TEST_F(ContextRegistryTest, LendsToItsOwnUidOnly) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "daemon/base/daemon_limits.h"
@@ -21,7 +22,11 @@ class RegionRegistryTest : public ::testing::Test {
  protected:
   RegionRegistryTest() {
     registry_.emplace(1, RegionLimits{.bytes_per_context_max = uint64_t{1} << 40},
-                      PortMapping{.map = [this](const uint8_t*, uint64_t, uint64_t) { ++maps_; },
+                      PortMapping{.map =
+                                      [this](const uint8_t*, uint64_t, uint64_t) {
+                                        maps_here_ += std::this_thread::get_id() == here_;
+                                        ++maps_;
+                                      },
                                   .unmap = [this](const uint8_t*, uint64_t) { ++unmaps_; }},
                       [](uint32_t, const worker::Command&) {});
     registry_->set_owner(0, 7);
@@ -33,6 +38,8 @@ class RegionRegistryTest : public ::testing::Test {
     ASSERT_TRUE(name.ok()) << name.error().text;
   }
 
+  const std::thread::id here_ = std::this_thread::get_id();
+  std::atomic<int> maps_here_{0};
   std::atomic<int> maps_{0};
   std::atomic<int> unmaps_{0};
   std::optional<RegionRegistry> registry_;
@@ -45,6 +52,18 @@ TEST_F(RegionRegistryTest, EndsWhileAPortWouldGoFirst) {
   registry_.reset();
   EXPECT_EQ(maps_, 1);
   EXPECT_EQ(unmaps_, 1);
+}
+
+// Many clients that register at once kept the control thread from the watchdog.
+TEST_F(RegionRegistryTest, MapsALimitedAmountBetweenTwoLooks) {
+  constexpr int kFit = kMapAtOnceOfLookBytesMax / kMapAtOnceBytesMax;
+  for (int i = 0; i <= kFit; ++i) add(kMapAtOnceBytesMax);
+  EXPECT_EQ(maps_here_, kFit);
+  registry_->poll();
+  add(kMapAtOnceBytesMax);
+  EXPECT_EQ(maps_here_, kFit + 1);
+  registry_.reset();
+  EXPECT_EQ(maps_, kFit + 2);
 }
 
 }  // namespace
