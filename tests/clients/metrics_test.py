@@ -108,8 +108,43 @@ class Metrics(unittest.TestCase):
             self.assertEqual(subprocess.run(command, env=environment, stderr=subprocess.DEVNULL,
                                             timeout=BOUND_S, check=False).returncode, NO_DAEMON)
 
-    def serve_at_path(self, path):
+    def connect_idle(self, family, address, count):
+        for _ in range(count):
+            idle = socket.socket(family)
+            self.addCleanup(idle.close)
+            idle.settimeout(BOUND_S)
+            idle.connect(address)
+
+    def test_idle_connections_do_not_stop_a_scrape(self):
+        _, url = self.serve(self.hosts.a)
+        host, port = url.split("/")[2].split(":")
+        self.connect_idle(socket.AF_INET, (host, int(port)), 40)
+        self.assertRegex(self.scrape(url), r"(?m)^lyre_up 1$")
+
+    def test_idle_connections_do_not_stop_a_scrape_at_a_unix_socket(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "metrics.sock")
+            self.serve_at_path(path)
+            idle = socket.socket(socket.AF_UNIX)
+            self.addCleanup(idle.close)
+            idle.settimeout(BOUND_S)
+            idle.connect(path)
+            self.connect_idle(socket.AF_UNIX, path, 40)
+            self.assertRegex(self.scrape_at_path(path), r"(?m)^lyre_up 1$")
+            self.assertEqual(idle.recv(1), b"", "the oldest was hung up on")
+
+    def test_a_server_without_descriptors_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "metrics.sock")
+            server, _ = self.serve_at_path(path, files_max=24)
+            self.connect_idle(socket.AF_UNIX, path, 40)
+            self.assertTrue(self.scrape_at_path(path).startswith("HTTP/1.1 200 "))
+            self.assertIsNone(server.poll())
+
+    def serve_at_path(self, path, files_max=None):
         command, environment = self.hosts.a.lyre("metrics", "--listen", path)
+        if files_max is not None:
+            command = ["prlimit", f"--nofile={files_max}"] + list(command)
         server = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         self.addCleanup(server.stderr.close)
         self.addCleanup(server.wait)

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "libclient/include/lyre/lyre.h"
 #include "tools/lyre/failure.h"
@@ -24,6 +25,9 @@ namespace {
 
 using boost::asio::ip::tcp;
 using prometheus::MetricFamily;
+
+constexpr const char* kServerThreads = "32";
+constexpr const char* kRequestTimeoutMs = "2000";
 
 CommsSnapshot comms_now(const std::vector<std::string>& directories) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -91,11 +95,14 @@ std::string obstacle(const tcp::endpoint& endpoint) {
   return error ? error.message() : "the server does not start";
 }
 
-/// The library's server; it has threads of its own.
+/// The library's server. Each connection has a thread until it ends, so one that sends nothing must
+/// not keep it for the 30 s that the library allows by default.
 std::unique_ptr<prometheus::Exposer> listen_at(const std::string& address) {
   const tcp::endpoint endpoint = endpoint_of(address);
   try {
-    return std::make_unique<prometheus::Exposer>(address, 2);
+    return std::make_unique<prometheus::Exposer>(
+        std::vector<std::string>{"listening_ports", address, "num_threads", kServerThreads,
+                                 "request_timeout_ms", kRequestTimeoutMs});
   } catch (const std::exception&) {
     throw Failure(kExitFailure, "cannot listen on " + address + ": " + obstacle(endpoint));
   }

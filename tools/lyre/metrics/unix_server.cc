@@ -7,12 +7,14 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/basic_stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <chrono>
 #include <csignal>
 #include <iostream>
+#include <list>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -30,6 +32,11 @@ using boost::system::error_code;
 
 /// A scraper that sends nothing, or reads nothing, for so long is hung up on.
 constexpr std::chrono::seconds kPatience{10};
+/// Connections at a time. The oldest one is hung up on for another one: a scrape takes
+/// milliseconds.
+constexpr size_t kScrapersMax = 32;
+/// Pause of accepting when the system has no descriptors or memory.
+constexpr std::chrono::milliseconds kRetryPause{100};
 /// A scrape has no body.
 constexpr uint64_t kBodyBytesMax = 1024;
 
@@ -48,6 +55,8 @@ class Scraper : public std::enable_shared_from_this<Scraper> {
                        if (!error) self->answer();
                      });
   }
+
+  void hang_up() { stream_.close(); }
 
  private:
   void answer() {
@@ -80,7 +89,7 @@ class Scraper : public std::enable_shared_from_this<Scraper> {
 class Server {
  public:
   Server(asio::io_context& io, const std::string& path, const std::function<std::string()>& text)
-      : acceptor_(io), path_(path), text_(text) {
+      : acceptor_(io), retry_(io), path_(path), text_(text) {
     error_code error;
     remove_stale(io);
     acceptor_.open(Local(), error);
@@ -105,13 +114,43 @@ class Server {
   void accept() {
     acceptor_.async_accept([this](error_code error, Local::socket socket) {
       if (error == asio::error::operation_aborted) return;
-      if (error) throw Failure(kExitFailure, path_ + ": " + error.message());
-      std::make_shared<Scraper>(std::move(socket), text_)->read();
+      if (is_short(error)) return accept_later();
+      if (error && error != asio::error::connection_aborted) {
+        throw Failure(kExitFailure, path_ + ": " + error.message());
+      }
+      if (!error) begin(std::move(socket));
       accept();
     });
   }
+  static bool is_short(error_code error) {
+    namespace errc = boost::system::errc;
+    return error == errc::too_many_files_open || error == errc::too_many_files_open_in_system ||
+           error == errc::no_buffer_space || error == errc::not_enough_memory;
+  }
+  void accept_later() {
+    hang_up_on_oldest();
+    retry_.expires_after(kRetryPause);
+    retry_.async_wait([this](error_code error) {
+      if (!error) accept();
+    });
+  }
+  void begin(Local::socket socket) {
+    scrapers_.remove_if([](const auto& scraper) { return scraper.expired(); });
+    if (scrapers_.size() >= kScrapersMax) hang_up_on_oldest();
+    const auto scraper = std::make_shared<Scraper>(std::move(socket), text_);
+    scrapers_.push_back(scraper);
+    scraper->read();
+  }
+  void hang_up_on_oldest() {
+    scrapers_.remove_if([](const auto& scraper) { return scraper.expired(); });
+    if (scrapers_.empty()) return;
+    if (const auto oldest = scrapers_.front().lock()) oldest->hang_up();
+    scrapers_.pop_front();
+  }
 
   Local::acceptor acceptor_;
+  asio::steady_timer retry_;
+  std::list<std::weak_ptr<Scraper>> scrapers_;  ///< in the order of their coming
   const std::string path_;
   const std::function<std::string()>& text_;
 };
