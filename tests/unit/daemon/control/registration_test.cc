@@ -392,16 +392,15 @@ TEST_F(MappingRegistrationTest, AClientThatLeavesIsNotAskedAbout) {
 class SilentHelperTest : public MappingRegistrationTest {
  protected:
   SilentHelperTest() : MappingRegistrationTest(millis(1)) {}
+  /// Of a request about memory; news of it come before.
   int32_t answer_of(RawClient& client) {
-    std::optional<std::vector<uint8_t>> heard;
-    EXPECT_TRUE(run_until([&] {
-      if (!heard) heard = client.receive();
-      return heard.has_value();
-    }));
     channel::RegionReply reply{};
-    EXPECT_EQ(heard ? heard->size() : 0, sizeof reply);
-    if (heard) std::memcpy(static_cast<void*>(&reply), heard->data(), sizeof reply);
-    EXPECT_EQ(reply.header.type, Control::kRegistered);
+    EXPECT_TRUE(run_until([&] {
+      const auto heard = client.receive();
+      if (!heard || heard->size() != sizeof reply) return false;
+      std::memcpy(static_cast<void*>(&reply), heard->data(), sizeof reply);
+      return reply.header.type == Control::kRegistered;
+    }));
     return reply.error;
   }
 };
@@ -409,8 +408,9 @@ class SilentHelperTest : public MappingRegistrationTest {
 // A client that kept its mappings locked, with many requests, made each upgrade fail.
 TEST_F(SilentHelperTest, NoRequestKeepsAnUpgradeFromItsMoment) {
   std::vector<RawClient> clients;
-  for (size_t i = 0; i <= MappingOpener::kRequestsOfUserMax; ++i)
+  for (size_t i = 0; i <= MappingOpener::kRequestsOfUserMax; ++i) {
     attach(clients.emplace_back(path_));
+  }
   for (RawClient& client : clients) client.send(mapping_request());
   run();
   server_->hold_memory_requests(true);
