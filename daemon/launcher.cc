@@ -181,7 +181,7 @@ bool Launcher::look_at_shutdown() {
 
 void Launcher::finish_stop() {
   parts_->threads().stop();
-  parts_->control().hang_up_all("the daemon is stopping");
+  parts_->control().hang_up_all();
   parts_->stats().header().has_stopped.set(1);
   spdlog::info("stopped");
   io_.stop();
@@ -194,7 +194,7 @@ void Launcher::give_up_on_workers() {
     return finish_stop();
   }
   spdlog::critical("a worker hangs: the daemon ends without stopping it");
-  parts_->control().hang_up_all("the daemon is stopping");
+  parts_->control().hang_up_all();
   ::_exit(1);
 }
 

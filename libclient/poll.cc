@@ -59,6 +59,7 @@ void lyre_context::read_control() {
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
   // Completions first: they may have the error of each session.
   while (failure_ == 0 && work() > 0) continue;
+  has_last_news_ = failure_ == 0 && ready_.has_news();
   if (count != sizeof goodbye || goodbye.header.magic != lyre::channel::kControlMagic ||
       goodbye.header.type != lyre::channel::Control::kGoodbye) {
     return fail(LYRE_E_DAEMON, "the daemon is gone: its control socket hung up");
@@ -123,7 +124,10 @@ void lyre_wake_workers(lyre_context* context) {
 int lyre_poll(lyre_context* context, int timeout_ms) {
   if (context == nullptr) return lyre::client::fail_static(LYRE_E_INVALID, "no context");
   context->disarm();
-  return context->work_until(timeout_ms, [&] { return context->ready().take_news(); });
+  const int happened =
+      context->work_until(timeout_ms, [&] { return context->ready().take_news(); });
+  // Events that the daemon queued before it left come before the failure.
+  return happened < 0 && context->take_last_news() ? 1 : happened;
 }
 
 int lyre_eventfd(lyre_context* context) {

@@ -258,8 +258,8 @@ void ControlServer::stop_accepting() {
   if (::lstat(path, &file) == 0 && file.st_ino == bound_inode_) ::unlink(path);
 }
 
-void ControlServer::hang_up_all(std::string_view reason) {
-  while (!clients_.empty()) clients_.begin()->second->end(reason);
+void ControlServer::hang_up_all() {
+  while (!clients_.empty()) clients_.begin()->second->end("");
 }
 
 void ControlServer::expel(const Expulsion& expulsion) {

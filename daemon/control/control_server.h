@@ -120,8 +120,9 @@ class ControlServer {
   void hold_memory_requests(bool is_held);
   /// Stops accepting clients and removes the socket file. Connected clients stay.
   void stop_accepting();
-  /// Sends `reason` to every client, closes its connection and detaches it.
-  void hang_up_all(std::string_view reason);
+  /// Closes the connection of every client and detaches it. Without a Goodbye: a client takes that
+  /// for the answer to a broken rule, and attaches to no later daemon.
+  void hang_up_all();
   /// Disconnects the client of a context that broke a rule.
   void expel(const Expulsion& expulsion);
   /// Answers a client's request about registered memory.

@@ -37,8 +37,8 @@ class ControlServers {
   void stop_accepting() {
     for (const auto& server : servers_) server->stop_accepting();
   }
-  void hang_up_all(std::string_view reason) {
-    for (const auto& server : servers_) server->hang_up_all(reason);
+  void hang_up_all() {
+    for (const auto& server : servers_) server->hang_up_all();
   }
   /// Of these, one server at most has the context.
   void expel(const Expulsion& expulsion) {

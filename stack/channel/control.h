@@ -166,7 +166,7 @@ struct UpgradeReply {
   char release[32];   ///< of the new process
 };
 
-/// Why the daemon disconnects a client.
+/// Why the daemon disconnects or refuses a client. A daemon that stops sends none: it hangs up.
 struct Goodbye {
   ControlHeader header;
   char text[kTextBytes];

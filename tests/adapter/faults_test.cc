@@ -312,6 +312,42 @@ void expect_good_streams(DaemonPair& pair, const std::function<void(Rank&, Link&
   expect_ranks({body, body});
 }
 
+// A stop in order tells this process of no session that ended: it only listens.
+TEST(DaemonStopped, WhileACommIsListenedForIsSurvived) {
+  struct Progress {
+    std::atomic<bool> is_listening;
+    std::atomic<bool> is_back;
+  };
+  const std::unique_ptr<DaemonPair> pair = own_daemons();
+  auto* progress = static_cast<Progress*>(
+      ::mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const RankBody body = [&](Rank& rank) {
+    ::setenv("LYRE_RESUME_SECONDS", "60", 1);
+    Link link(rank, kAbi, Link::Unconnected{}, *pair);
+    link.exchange_handle();
+    if (rank.index() == 1) {
+      progress->is_listening.store(true);
+      // The plugin's own thread looks for the daemon: NCCL does not call it yet.
+      EXPECT_TRUE(until([&] { return progress->is_back.load() && has_said("is back"); }, 60));
+    }
+    rank.barrier();
+    link.connect();
+    work_some(rank, link);
+    link.close();
+    EXPECT_TRUE(logged_warnings().empty()) << logged_text();
+  };
+  const std::vector<RankEnd> ends = run_ranks({body, body}, 120, [&] {
+    ASSERT_TRUE(until([&] { return progress->is_listening.load(); }));
+    pair->terminate(1);
+    pair->restart(1);
+    progress->is_back.store(true);
+  });
+  for (const RankEnd& end : ends) {
+    EXPECT_EQ(end.exit_status, 0) << end.stderr_text << pair->log_tail(0) << pair->log_tail(1);
+  }
+  ::munmap(progress, sizeof(Progress));
+}
+
 // A stopped process is slow and has not failed: its daemon still answers.
 TEST(PeerStopped, IsNotAnError) {
   ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "3", 1);

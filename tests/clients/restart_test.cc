@@ -72,6 +72,17 @@ TEST(Restart, OnAWireThatIsDownIsHeardOfWhenItComesUp) {
       << pair.log_tail(0) << pair.log_tail(1);
 }
 
+// Without a session nothing but the end of the control connection tells a client of the stop.
+TEST(Restart, AfterAStopInOrderIsNoReasonToStayAway) {
+  DaemonPair pair(std::getenv("LYRE_TEST_LYRED"));
+  const Context idle = open(pair, 1);
+  pair.terminate(1);
+  int happened = 0;
+  const auto end = Clock::now() + std::chrono::seconds(60);
+  while (happened == 0 && Clock::now() < end) happened = lyre_poll(idle.get(), 10);
+  EXPECT_EQ(happened, LYRE_E_DAEMON) << lyre_last_error();
+}
+
 /// Sends from one end to the other until `is_done`, which gets the bytes received so far.
 void transfer_until(lyre_context* from, lyre_session* sender, lyre_context* to,
                     lyre_session* receiver, const std::function<bool(uint64_t)>& is_done) {

@@ -152,6 +152,8 @@ void DaemonPair::stop(int host, int signal) {
 
 void DaemonPair::kill(int host) { stop(host, SIGKILL); }
 
+void DaemonPair::terminate(int host) { stop(host, SIGTERM); }
+
 void DaemonPair::restart(int host, Wire wire) {
   start(host);
   await_ready(host, wire);

@@ -137,7 +137,8 @@ LYRE_API int lyre_workers(lyre_context* context);
 /* Does pending work. Returns 1 as soon as the context has an event that an earlier lyre_poll() did
  * not report: a connect ended, a listener has a session, data or the peer's FIN arrived, sends
  * completed, or a session ended. Returns 0 after timeout_ms without one. Blocks up to timeout_ms
- * (0: not at all, -1: without limit).
+ * (0: not at all, -1: without limit). When the daemon is gone, events that it had queued before are
+ * reported first.
  * Fails: LYRE_E_DAEMON, LYRE_E_EXPELLED. */
 LYRE_API int lyre_poll(lyre_context* context, int timeout_ms);
 /* For other event loops: a descriptor that becomes readable when lyre_poll(context, 0) has

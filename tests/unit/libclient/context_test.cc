@@ -196,6 +196,23 @@ TEST(Context, HearsWhyASessionEndedBeforeTheDaemonLeft) {
   lyre_context_close(context);
 }
 
+// A stop in order. The control socket is read first here, because it may be what ended the wait.
+TEST(Context, AnArmedClientHearsOfEndsBeforeItHearsThatTheDaemonStopped) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  lyre_session* session = open_session(daemon, context, {1, 1});
+  ASSERT_EQ(0, lyre_arm(context));
+  daemon.tell(ended({1, 1}, channel::EndStatus::kShutdown));
+  daemon.hang_up();
+  ASSERT_EQ(1, lyre_poll(context, 0));
+  const lyre_event event = next_event(context);
+  EXPECT_EQ(session, event.session);
+  EXPECT_EQ(LYRE_EVENT_ENDED, event.happened);
+  EXPECT_EQ(LYRE_E_SHUTDOWN, lyre_session_error(session));
+  EXPECT_EQ(LYRE_E_DAEMON, lyre_poll(context, 0));
+  lyre_context_close(context);
+}
+
 TEST(Context, ABrokenRingEndsItAndNothingElse) {
   FakeDaemon daemon;
   lyre_context* context = daemon.attach();
