@@ -65,6 +65,7 @@ struct Session {
   uint64_t fence = 0;
 
   Chain chain;
+  /// Slots that its client has; blocks of the copy area, where nothing is lent to the client.
   uint32_t lent_slots = 0;
   uint64_t copied_tx_bytes = 0;
   uint64_t copied_rx_bytes = 0;

@@ -167,7 +167,7 @@ bool HandoverReader::read_loans(const ContextRecord& record, record::Reader& in)
     if (!in.take(Kind::kCopyBlock, kHandoverVersion, list)) return false;
     const CopyBlocks::Held held{loan.session, loan.generation, loan.charge_bytes};
     if (!blocks.restore(loan.slot, held)) return false;
-    charges_.push_back({loan.session, loan.generation, loan.charge_bytes});
+    charges_.push_back({loan.session, loan.generation, loan.charge_bytes, true});
   }
   return true;
 }
@@ -410,7 +410,9 @@ void HandoverReader::restore_charges() {
   for (const Charge& charge : charges_) {
     const bool is_open = charge.session < state_.config.engine.connections_max &&
                          state_.is_same_session(charge.session, charge.generation);
-    if (is_open) state_.engine.records().restore_charge(charge.session, charge.bytes);
+    if (!is_open) continue;
+    state_.engine.records().restore_charge(charge.session, charge.bytes);
+    if (charge.is_block) ++state_.session(charge.session).lent_slots;
   }
 }
 

@@ -65,6 +65,7 @@ class HandoverReader {
     uint32_t session = 0;
     uint32_t generation = 0;
     uint32_t bytes = 0;
+    bool is_block = false;  ///< of the copy area
   };
 
   WorkerState& state_;

@@ -37,8 +37,11 @@ void InvariantChecker::check_session(uint32_t conn) const {
   const bool is_closed = state == tcp::State::kClosed;
   // One that a successor could not take has no peer: HandoverReader::lose().
   LYRE_CHECK(is_closed || state_.find_connection(state_.engine.tuple(conn)) == conn);
-  LYRE_CHECK(is_closed || uint64_t{checked.lent_slots} * state_.memory.rx_slot_bytes() <=
-                              state_.engine.charged_bytes(conn));
+  const bool is_lent_to =
+      checked.context != session::kNoContext && state_.contexts[checked.context].is_lent;
+  LYRE_CHECK(is_closed || !is_lent_to ||
+             uint64_t{checked.lent_slots} * state_.memory.rx_slot_bytes() <=
+                 state_.engine.charged_bytes(conn));
   const Nanos deadline = state_.engine.next_deadline(conn);
   LYRE_CHECK(is_closed || deadline == kNever || state_.timers.covers(conn, deadline));
 }

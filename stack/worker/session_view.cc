@@ -54,7 +54,9 @@ channel::SessionView view_of(const WorkerState& state, uint32_t conn) {
   view.send_window_bytes = info.send_window_bytes;
   view.receive_window_bytes = info.receive_window_bytes;
   view.receive_charged_bytes = info.receive_charged_bytes;
-  view.lent_slots = shown.lent_slots;
+  const bool is_lent =
+      shown.context != session::kNoContext && state.contexts[shown.context].is_lent;
+  view.lent_slots = is_lent ? shown.lent_slots : 0;
   view.ssthresh_bytes = info.ssthresh_bytes;
   view.srtt_ns = info.srtt.value;
   view.rtt_var_ns = info.rtt_var.value;

@@ -316,6 +316,9 @@ bool Submissions::release_inherited(const Context& context, uint32_t slot) {
 const char* Submissions::release_copy_block(Context& context, uint32_t block) {
   const auto held = context.copy_blocks.take_back(block);
   if (!held) return "kRelease of a copy block that was not given to this client";
+  if (!context.is_lent && state_.is_same_session(held->session, held->generation)) {
+    --state_.session(held->session).lent_slots;
+  }
   return_charge(held->session, held->generation, held->charge_bytes);
   return nullptr;
 }

@@ -299,6 +299,7 @@ bool Notifier::lend_some(uint32_t conn, channel::Completion& entry, Host& host) 
 template <NotifierHost Host>
 bool Notifier::copy_some(Context& context, uint32_t conn, channel::Completion& entry, Host& host) {
   session::Session& reader = tables_.sessions[conn];
+  if (!context.is_lent && !context.copy_blocks.may_give(reader.lent_slots)) return false;
   const std::optional<uint32_t> block = context.copy_blocks.find_free();
   if (!block) return false;
   const uint64_t offset = context.attached.copy_offset + uint64_t{*block} * kCopyBlockBytes;
@@ -322,6 +323,7 @@ bool Notifier::copy_some(Context& context, uint32_t conn, channel::Completion& e
   const uint32_t excess = charge > kCopyBlockBytes ? charge - kCopyBlockBytes : 0;
   context.copy_blocks.give(
       *block, {.session = conn, .generation = reader.generation, .charge_bytes = charge - excess});
+  if (!context.is_lent) ++reader.lent_slots;
   if (excess > 0) host.return_charge(conn, excess);
   entry.pool = channel::kPoolContext;
   entry.body.data[entry.count++] = {.slot = *block | kCopySlotBit, .bytes = used, .offset = offset};

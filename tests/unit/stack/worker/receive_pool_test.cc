@@ -200,7 +200,7 @@ class UnreadToTheEnd : public ReceivePool {
   static constexpr uint32_t kBytes = 100'000;
 
   UnreadToTheEnd()
-      : slow(hosts.b.worker(), 2, /*is_lent=*/false, 1 << 20, /*copy_bytes=*/1 << 16),
+      : slow(hosts.b.worker(), 2, /*is_lent=*/false, 1 << 20, /*copy_bytes=*/1 << 17),
         slow_app(slow) {
     slow_app.keeps_slots = true;
     hosts.more_apps.push_back(&slow_app);

@@ -141,6 +141,42 @@ TEST(Transfer, CopiesForAClientThatMayNotSeeThePool) {
   hosts.run_for(millis(10));
 }
 
+// Small messages, of which each takes a block of the area into which they are copied.
+TEST(Transfer, ASessionThatIsNotReadDoesNotStopTheOthersOfItsClient) {
+  constexpr uint32_t kMessages = 20;
+  TwoWorkers hosts;
+  ChannelClient outsider(hosts.b.worker(), 1, /*is_lent=*/false);
+  PatternApp app(outsider);
+  app.keeps_slots = true;
+  hosts.more_apps.push_back(&app);
+  outsider.listen(6000, 1);
+  hosts.run_for(millis(1));
+  for (uint64_t cookie : {1, 2}) hosts.client_a->connect({IpAddress::v4(0x0a090002), 6000}, cookie);
+  ASSERT_TRUE(
+      hosts.run_until([&] { return app.stream_count() == 2 && hosts.app_a->stream_count() == 2; }));
+  const channel::SessionName unread = hosts.app_a->streams().begin()->second.name;
+  const channel::SessionName other = hosts.app_a->streams().rbegin()->second.name;
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    hosts.client_a->arena()[i] = pattern(0, i);
+    hosts.client_a->send(unread, i, 1);
+    ASSERT_TRUE(hosts.run_until(
+        [&] { return hosts.app_a->stream(unread.index)->sends_done == uint64_t{i} + 1; }));
+  }
+  const auto reached = [&](uint64_t bytes) {
+    return std::count_if(app.streams().begin(), app.streams().end(),
+                         [&](const auto& entry) { return entry.second.received >= bytes; });
+  };
+  EXPECT_EQ(reached(1), 1);
+  EXPECT_EQ(reached(kMessages), 0);
+  hosts.client_a->send(other, 0, 1);
+  EXPECT_TRUE(hosts.run_until([&] { return reached(1) == 2; }, seconds(5)));
+  app.keeps_slots = false;
+  EXPECT_TRUE(hosts.run_until([&] { return reached(kMessages) == 1; }));
+  for (const auto& [index, stream] : app.streams()) EXPECT_TRUE(stream.is_equal);
+  outsider.detach();
+  hosts.run_for(millis(10));
+}
+
 TEST(Transfer, ManySmallSendsAreGatheredOrCopiedButAllArrive) {
   TwoWorkers hosts;
   hosts.app_b->receive_seed = 4;

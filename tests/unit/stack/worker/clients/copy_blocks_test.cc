@@ -29,6 +29,17 @@ TEST(CopyBlocks, AreGivenAndTakenBack) {
   EXPECT_EQ(blocks.find_free(), first);
 }
 
+TEST(CopyBlocks, ASessionMayHaveAsManyAsAreFreeAndNoneOfTheReserve) {
+  CopyBlocks blocks(16 * kCopyBlockBytes);
+  uint32_t given = 0;
+  for (; blocks.may_give(given); ++given) blocks.give(*blocks.find_free(), {.session = 1});
+  EXPECT_EQ(given, 7u);
+  EXPECT_TRUE(blocks.take_back(0).has_value());
+  EXPECT_TRUE(blocks.may_give(given - 1));
+  while (blocks.may_give(0)) blocks.give(*blocks.find_free(), {.session = 2});
+  EXPECT_FALSE(blocks.find_free().has_value());
+}
+
 TEST(CopyBlocks, WhatTheClientDoesNotHaveItCannotGiveBack) {
   CopyBlocks blocks(2 * kCopyBlockBytes);
   EXPECT_FALSE(blocks.take_back(0).has_value());

@@ -20,6 +20,7 @@ using channel::Event;
 
 constexpr uint32_t kSlots = 32;
 constexpr uint32_t kSlotBytes = 4096;
+constexpr uint32_t kBlocks = 8;
 /// More than one turn tells of.
 constexpr uint32_t kSessions = kAnnouncedPerPollMax + 4;
 
@@ -68,7 +69,7 @@ class NotifierTest : public testing::Test {
     context.attached.memory = memory.data();
     context.attached.copy_offset = sizeof(channel::ContextHeader);
     context.attached.wake_fd = bell;
-    context.copy_blocks = CopyBlocks(2 * kCopyBlockBytes);
+    context.copy_blocks = CopyBlocks(kBlocks * kCopyBlockBytes);
     for (uint32_t conn = 0; conn < kSessions; ++conn) {
       sessions[conn].context = 1;
       sessions[conn].generation = 100 + conn;
@@ -100,7 +101,7 @@ class NotifierTest : public testing::Test {
   PlayedHost host;
   std::vector<uint8_t> payload = std::vector<uint8_t>(50, 7);
   std::vector<uint8_t> memory =
-      std::vector<uint8_t>(sizeof(channel::ContextHeader) + 2 * kCopyBlockBytes);
+      std::vector<uint8_t>(sizeof(channel::ContextHeader) + kBlocks * kCopyBlockBytes);
   int bell = eventfd(0, EFD_NONBLOCK);
   std::unique_ptr<channel::RingPair> rings = std::make_unique<channel::RingPair>();
   channel::CompletionConsumer ring{&rings->completion_indices, rings->completions};
@@ -292,6 +293,22 @@ TEST_F(NotifierTest, SmallSegmentsInABlockAreChargedAsTheBlock) {
   EXPECT_EQ(announce(), 1u);
   EXPECT_EQ(context().copy_blocks.take_back(0)->charge_bytes, kCopyBlockBytes);
   EXPECT_EQ(host.returned_bytes, 8 * kSlotBytes - kCopyBlockBytes);
+}
+
+TEST_F(NotifierTest, ASessionWhoseBytesNobodyReadsLeavesBlocksToOthers) {
+  context().is_lent = false;
+  for (uint32_t slot = 0; slot < kBlocks; ++slot) {
+    receive(0, slot);
+    announce();
+  }
+  EXPECT_EQ(told().size(), kBlocks / 2);
+  EXPECT_TRUE(sessions[0].has_readable) << "the rest stays where it counts against its window";
+  EXPECT_EQ(host.received[0].size(), kBlocks / 2);
+  for (const uint32_t other : {1, 2, 3}) {
+    receive(other, kBlocks + other);
+    EXPECT_EQ(announce(), 1u);
+    EXPECT_EQ(told().size(), 1u);
+  }
 }
 
 TEST_F(NotifierTest, WithoutSlotsAndBlocksTheBytesWait) {
