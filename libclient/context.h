@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "libclient/arena.h"
@@ -76,8 +75,6 @@ struct lyre_context {
   void rest(int64_t max_ns);
   /// See lyre_arm_rest(). Returns nanoseconds.
   int64_t arm_rest(int64_t max_ns);
-  /// True once when the daemon left after events that lyre_poll() had not reported.
-  bool take_last_news() { return std::exchange(has_last_news_, false); }
   /// Checks whether the control socket has hung up, at most once a millisecond.
   void look_at_control(int64_t now);
 
@@ -127,7 +124,6 @@ struct lyre_context {
   uint64_t sends_under_way_ = 0;
   lyre::client::ReadyList ready_;
   int64_t control_seen_ns_ = 0;
-  bool has_last_news_ = false;
 };
 
 #include "libclient/work_until.h"

@@ -59,7 +59,7 @@ void lyre_context::read_control() {
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
   // Completions first: they may have the error of each session.
   while (failure_ == 0 && work() > 0) continue;
-  has_last_news_ = failure_ == 0 && ready_.has_news();
+  if (failure_ == 0) ready_.keep_news();
   if (count != sizeof goodbye || goodbye.header.magic != lyre::channel::kControlMagic ||
       goodbye.header.type != lyre::channel::Control::kGoodbye) {
     return fail(LYRE_E_DAEMON, "the daemon is gone: its control socket hung up");
@@ -127,7 +127,7 @@ int lyre_poll(lyre_context* context, int timeout_ms) {
   const int happened =
       context->work_until(timeout_ms, [&] { return context->ready().take_news(); });
   // Events that the daemon queued before it left come before the failure.
-  return happened < 0 && context->take_last_news() ? 1 : happened;
+  return happened < 0 && context->ready().take_kept_news() ? 1 : happened;
 }
 
 int lyre_eventfd(lyre_context* context) {

@@ -25,11 +25,15 @@ class ReadyList {
   void note_news() { has_news_ = true; }
   bool has_news() const { return has_news_; }
   bool take_news() { return std::exchange(has_news_, false); }
+  /// The context fails next: what happened before that is told first, by take_kept_news().
+  void keep_news() { has_kept_news_ = has_news_; }
+  bool take_kept_news() { return std::exchange(has_kept_news_, false); }
 
  private:
   Waitable* first_ = nullptr;
   Waitable* last_ = nullptr;
   bool has_news_ = false;
+  bool has_kept_news_ = false;
 };
 
 }  // namespace lyre::client

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <cstring>
 
 #include "libclient/context.h"
@@ -17,13 +19,30 @@ int nothing_left(const lyre_session& session) {
   return fail_static(LYRE_E_AGAIN, "nothing has arrived");
 }
 
+/// The daemon has disconnected the client, and said why, before it took slots back.
+int fail_revoked(lyre_context& context) {
+  context.look_at_control(INT64_MAX);
+  context.fail(LYRE_E_EXPELLED, "the daemon took back the receive memory that it had lent");
+  return context.check();
+}
+
+/// The context's check(), after received bytes were read: unless it is 0, they may be those of
+/// other packets.
+int check_lent(lyre_context& context) {
+  // Acquire: pairs with the fence in ContextLifecycle::revoke_loans(). As in a seqlock, the bytes
+  // are read before the word is.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const bool is_revoked = context.memory().header().revoked.load(std::memory_order_relaxed) != 0;
+  return __builtin_expect(is_revoked, 0) ? fail_revoked(context) : context.check();
+}
+
 }  // namespace
 
 int lyre_recv_slices(lyre_session* session, lyre_slice* out, int count) {
   if (session == nullptr || out == nullptr || count <= 0) {
     return fail_static(LYRE_E_INVALID, "no session, or no place for its slices");
   }
-  if (const int code = session->context->check(); code != 0) return code;
+  if (const int code = check_lent(*session->context); code != 0) return code;
   if (session->received.is_empty()) return nothing_left(*session);
   int taken = 0;
   while (taken < count && !session->received.is_empty()) {
@@ -64,9 +83,15 @@ int64_t lyre_recv(lyre_session* session, void* out, size_t bytes) {
     if (run.bytes == 0) context.release_slot(*session, session->received.pop().slot);
   }
   session->readable_bytes -= taken;
+  if (const int code = check_lent(context); code != 0) return code;
   // The reader has taken all bytes: give its slots back although the entry is not full.
   if (session->received.is_empty()) context.worker(session->worker).flush_releases();
   return static_cast<int64_t>(taken);
+}
+
+int lyre_check_slices(lyre_session* session) {
+  if (session == nullptr) return fail_static(LYRE_E_INVALID, "no session");
+  return check_lent(*session->context);
 }
 
 void lyre_count_copied(lyre_session* session, uint64_t tx_bytes, uint64_t rx_bytes) {

@@ -113,6 +113,8 @@ class Comm : public SessionOwner {
   void fail(nccl_abi::Result result, std::string why);
   /// Takes what has come over one lane.
   void pump_in(Lane& lane);
+  /// The session of a lane failed, or ended without a bye.
+  void on_broken(Lane& lane, Io how);
   /// A send on it failed: what arrived before that is taken first.
   void on_send_failed(Lane& lane);
   void drop_lane(Lane& lane);
@@ -129,8 +131,6 @@ class Comm : public SessionOwner {
  private:
   nccl_abi::Result report();
   void let_go(const Registration& registration);
-  /// The session of a lane failed, or ended without a bye.
-  void on_broken(Lane& lane, Io how);
   void ask_for_life(int64_t now_ns);
   PeerWatch::Situation situation() const;
 

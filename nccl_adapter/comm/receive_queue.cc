@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nccl_adapter/comm/ordered_copy.h"
+#include "nccl_adapter/transport/transport.h"
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -147,6 +148,7 @@ ReceiveQueue::Verdict ReceiveQueue::finish_frame(FrameProgress* reader) {
   reader->frames.finish();
   if (names_queue_pair(header.type) || header.type == FrameType::kCredit) return Verdict::kOther;
   if (!counts) return Verdict::kMore;
+  if (reader->source != nullptr && !reader->source->has_read_right()) return Verdict::kRevoked;
   Ranges& placed = incoming(header.message).placed;
   const uint64_t end = header.offset + header.bytes;
   if (placed.overlaps(header.offset, end)) {

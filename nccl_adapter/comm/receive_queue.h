@@ -27,6 +27,7 @@ class ReceiveQueue {
     kTooLarge,  ///< a message is larger than the receive posted for it: see refused()
     kBroken,    ///< not a frame that may come here
     kBye,       ///< the sender ended on purpose
+    kRevoked,   ///< what was read is not what was sent: see Transport::has_read_right()
     kOther,  ///< a frame about queue pairs or credit, whole, in `reader`; call again with what is
              ///< left
   };

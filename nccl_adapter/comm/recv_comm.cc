@@ -87,6 +87,10 @@ bool RecvComm::take(Lane& lane, std::span<const uint8_t> bytes) {
     if (verdict != ReceiveQueue::Verdict::kOther) break;
     verdict = queue_.take(&lane.reader, &bytes);
   }
+  if (verdict != ReceiveQueue::Verdict::kMore && !lane.has_read_right()) {
+    on_broken(lane, Io::kFailed);
+    return false;
+  }
   if (!on_verdict(verdict)) return false;
   lane.transport->count_copied(queue_.take_copied_bytes());
   return true;
@@ -99,7 +103,8 @@ bool RecvComm::on_verdict(ReceiveQueue::Verdict verdict) {
     case ReceiveQueue::Verdict::kTooLarge:
       refuse_large_message();
       return false;
-    case ReceiveQueue::Verdict::kOther:  // the caller's
+    case ReceiveQueue::Verdict::kOther:    // the caller's
+    case ReceiveQueue::Verdict::kRevoked:  // the same
     case ReceiveQueue::Verdict::kBroken:
       fail(Result::kRemoteError, "the peer broke the protocol");
       return false;

@@ -142,6 +142,10 @@ bool SendComm::take(Lane& lane, std::span<const uint8_t> bytes) {
     }
     const bool has_payload = has_small_payload(reader.header().type);
     if (has_payload && !lane.reader.take_small_payload(&bytes)) return true;
+    if (!lane.has_read_right()) {
+      on_broken(lane, Io::kFailed);
+      return false;
+    }
     on_frame(lane);
     reader.finish();
   }

@@ -37,12 +37,15 @@ struct SentChunk {
   QueuePairName written_over{};  ///< a queue pair may have written it to the receiver's memory
 };
 
+class Transport;
+
 /// How far the frames of one stream were read.
 struct FrameProgress {
   /// Takes payload of a frame that is not data from the front of `in`. True once it is complete.
   bool take_small_payload(std::span<const uint8_t>* in);
 
   FrameReader frames;
+  Transport* source = nullptr;         ///< *borrowed*: where the bytes come from
   bool is_begun = false;               ///< the frame's header was judged
   bool is_skipped = false;             ///< its payload goes nowhere
   bool is_of_queue_pair = false;       ///< the lane is for queue pairs

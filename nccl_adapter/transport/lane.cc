@@ -29,6 +29,7 @@ void Lane::attach(std::unique_ptr<Transport> next, uint32_t number, int64_t now_
   is_unwanted = false;
   is_missed = true;
   told_lost = {};
+  reader.source = transport.get();
   reader.is_of_queue_pair = is_for_queue_pairs;
   moved_ns = answered_ns = looked_ns = now_ns;
 }

@@ -18,6 +18,8 @@ struct Lane final : SessionOwner {
 
   void on_ready() override { waiter->on_ready(); }
   bool is_up() const { return transport != nullptr; }
+  /// See Transport::has_read_right().
+  bool has_read_right() { return !is_up() || transport->has_read_right(); }
   /// Takes the place of what was there.
   void attach(std::unique_ptr<Transport> next, uint32_t number, int64_t now_ns);
   /// Ends the session, if any, without another word. What was sent is the caller's business.

@@ -60,6 +60,12 @@ void Stream::count_copied(uint64_t bytes) {
   lyre_count_copied(session_, 0, bytes);
 }
 
+bool Stream::has_read_right() {
+  const int code = lyre_check_slices(session_);
+  if (code < 0) fail(code);
+  return code == 0;
+}
+
 Io Stream::send_small(std::span<const uint8_t> bytes) {
   unsent_.insert(unsent_.end(), bytes.begin(), bytes.end());
   return flush() == Io::kFailed ? Io::kFailed : Io::kOk;

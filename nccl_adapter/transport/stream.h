@@ -53,6 +53,7 @@ class Stream final : public Transport {
   bool is_blocked_in(const lyre_region* region) const override {
     return region != nullptr && parked_region_ == region;
   }
+  bool has_read_right() override;
   /// The daemon is told, too.
   void count_copied(uint64_t bytes) override;
 

@@ -80,6 +80,9 @@ class Transport {
   /// Owner: valid until consume() or release().
   Io peek(std::span<const uint8_t>* out);
   void consume(size_t bytes);
+  /// Whether what was read so far was what the peer sent: memory may be taken back from a process
+  /// that was slow. False: error() says why. To be asked before anything relies on what was read.
+  virtual bool has_read_right() { return true; }
   /// Of what was received, so much was copied elsewhere. To be said before the release.
   virtual void count_copied(uint64_t bytes) { copied_bytes_ += bytes; }
   /// Payload that this process copied, to send it or as it was received.

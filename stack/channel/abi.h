@@ -234,7 +234,8 @@ struct RingPair {
 };
 static_assert(offsetof(RingPair, submissions) == 128);
 
-/// The first kHeaderBytes of a context's memory.
+/// The first kHeaderBytes of a context's memory. It grows at its end: a daemon creates all of these
+/// bytes as zeros, and 0 in a field that is newer than the daemon has a meaning.
 struct ContextHeader {
   uint64_t magic;
   uint32_t abi_version;  ///< the one that this context uses
@@ -249,6 +250,11 @@ struct ContextHeader {
 
   /// Written by the client: nonzero from before it sleeps on its doorbell until after it woke up.
   alignas(kCacheLineBytes) std::atomic<uint32_t> client_sleeps;
+
+  /// Written by a worker: nonzero before the first slot that the client did not give back is used
+  /// for other packets. Bytes that the client read from lent slots count only if it reads 0 here
+  /// after them. 0 also from daemons that do not write it.
+  alignas(kCacheLineBytes) std::atomic<uint32_t> revoked;
 };
 static_assert(sizeof(ContextHeader) <= 4096);
 inline constexpr uint64_t kHeaderBytes = 4096;

@@ -1,6 +1,7 @@
 #include "stack/worker/context_lifecycle.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "stack/io/packet_io.h"
 #include "stack/worker/turn_limits.h"
@@ -130,9 +131,18 @@ Nanos ContextLifecycle::next_deadline() const {
   return deadline;
 }
 
+/// The client may run and read from its slots: see ContextHeader::revoked.
+void ContextLifecycle::revoke_loans(Context& context) {
+  context.header().revoked.store(1, std::memory_order_relaxed);
+  // Release: pairs with the acquire fence of check_lent() in libclient. The word is visible before
+  // anything is written to a slot that goes back.
+  std::atomic_thread_fence(std::memory_order_release);
+}
+
 size_t ContextLifecycle::give_up_slots(uint32_t index) {
   Context& context = state_.contexts[index];
   const uint32_t begin = context.slots_taken_back;
+  if (begin == 0) revoke_loans(context);
   const uint32_t end = std::min(state_.memory.rx_slot_count(), begin + kSlotsPerDetachStepMax);
   for (uint32_t slot = begin; slot < end; ++slot) {
     if (!state_.loans.take_back(slot, index)) continue;

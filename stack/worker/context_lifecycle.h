@@ -45,6 +45,7 @@ class ContextLifecycle {
   size_t give_up_some(uint32_t context);
   size_t take_last_submissions(Context& context);
   size_t give_up_sessions(Context& context);
+  static void revoke_loans(Context& context);
   size_t give_up_slots(uint32_t context);
   size_t finish_lingering(Context& context);
   bool is_lingering(const Context& context) const;

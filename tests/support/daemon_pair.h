@@ -31,7 +31,7 @@ class DaemonPair {
   /// Asks it to stop in order (SIGTERM), and waits for the end.
   void terminate(int host);
   enum class Wire { kAny, kUp };
-  /// Starts a host that was killed or terminated. Waits until it answers and its wire is in the state `wire`.
+  /// Starts a host that has ended. Waits until it answers and its wire is in the state `wire`.
   void restart(int host, Wire wire = Wire::kUp);
   /// The log of the host's daemons, and its end.
   std::string log(int host) const;

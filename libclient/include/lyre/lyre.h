@@ -298,9 +298,15 @@ typedef struct lyre_slice {
 } lyre_slice;
 /* Takes up to `count` slices, in order. Returns their number; 0 when the peer has finished and all
  * bytes were taken; LYRE_E_AGAIN when no bytes are there; the session's error when an error ended
- * it. Owner: the caller holds them until lyre_release(). Held slices close the receive window. */
+ * it. Owner: the caller holds them until lyre_release(). Held slices close the receive window.
+ * Before it relies on bytes that it read from slices, the caller calls lyre_check_slices(). */
 LYRE_API int lyre_recv_slices(lyre_session* session, lyre_slice* out, int count);
 LYRE_API void lyre_release(lyre_session* session, const lyre_slice* slices, int count);
+/* Returns 0 when all bytes that were read from slices of the context so far were those received. A
+ * daemon that disconnects a client uses the memory of its slices for other packets at once. Two
+ * loads: cheap enough for each message. lyre_recv() makes this check itself.
+ * Fails: LYRE_E_EXPELLED, LYRE_E_DAEMON: bytes read since the last call may be of other packets. */
+LYRE_API int lyre_check_slices(lyre_session* session);
 /* Copies up to `bytes` received bytes to `out`. Returns their number, otherwise as above. */
 LYRE_API int64_t lyre_recv(lyre_session* session, void* out, size_t bytes);
 /* Bytes that lyre_recv() would return now. */

@@ -79,6 +79,16 @@ TEST_F(ContextLifecycleTest, RegisteredMemoryGoesWithItsContext) {
   EXPECT_EQ(next_reply()->kind, Reply::Kind::kDetached);
 }
 
+// It may have been expelled while it stood still.
+TEST_F(ContextLifecycleTest, TheClientCanSeeThatItsSlotsWereTakenBack) {
+  attach();
+  const channel::ContextHeader& header = state.contexts[kContext].header();
+  detach();
+  EXPECT_EQ(header.revoked.load(), 0u);
+  ASSERT_TRUE(give_up());
+  EXPECT_EQ(header.revoked.load(), 1u);
+}
+
 TEST_F(ContextLifecycleTest, APortThatHoldsItsMemoryKeepsTheContext) {
   attach();
   memory.hold(kContext);
