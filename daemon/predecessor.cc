@@ -129,7 +129,7 @@ bool Predecessor::pause_when_quiet() {
     parts_.replies.look();
     if (is_quiet() && threads.pause()) {
       parts_.replies.look();
-      if (is_quiet()) return settle_workers();
+      if (is_quiet() && settle_workers()) return true;
       threads.resume();
     }
     ::usleep(kUpgradeTryUs);
@@ -137,7 +137,8 @@ bool Predecessor::pause_when_quiet() {
   return false;
 }
 
-/// A connection that moves from one worker to another belongs to neither until it has arrived.
+/// A connection that moves from one worker to another belongs to neither until it has arrived. Its
+/// arrival may expel a client: that answer is taken here, because answers are not handed over.
 bool Predecessor::settle_workers() {
   Assembly& assembly = parts_.assembly;
   for (int i = 0; i < kUpgradeTries; ++i) {
@@ -145,9 +146,10 @@ bool Predecessor::settle_workers() {
     for (uint32_t w = 0; w < assembly.threads().count(); ++w) {
       taken += assembly.worker(w).take_messages();
     }
-    if (taken == 0) return true;
+    if (taken > 0) continue;
+    parts_.replies.look();
+    return is_quiet();
   }
-  assembly.threads().resume();
   return false;
 }
 

@@ -144,7 +144,12 @@ bool HandoverReader::read_context(record::Reader& in) {
   context.completions = {&rings.completion_indices, rings.completions, record.completions_position};
   context.is_lent = false;
   context.is_inherited = true;
-  if (record.is_expelled) context.state = Context::State::kExpelled;
+  if (record.is_expelled) {  // said again: the earlier control thread may not have taken it
+    context.state = Context::State::kExpelled;
+    parts_.replies.post({.kind = Reply::Kind::kExpelled,
+                         .context = record.index,
+                         .reason = "broke a rule before the daemon was upgraded"});
+  }
   if (record.is_detaching) detaching_.push_back(record);
   return read_loans(record, in) && read_leaving(record, in);
 }

@@ -6,6 +6,7 @@
 
 #include "stack/record/stream.h"
 #include "stack/worker/context_lifecycle.h"
+#include "stack/worker/control_replies.h"
 #include "stack/worker/handover_records.h"
 #include "stack/worker/inbox.h"
 #include "stack/worker/received_payload.h"
@@ -27,6 +28,7 @@ class HandoverReader {
     ContextLifecycle& contexts;
     RegionLifecycle& regions;
     ReceivedPayload& payload;
+    ControlReplies& replies;
   };
   HandoverReader(WorkerState& state, const Parts& parts) : state_(state), parts_(parts) {}
 

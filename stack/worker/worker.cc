@@ -231,7 +231,11 @@ uint32_t Worker::connection_count() const { return impl_->state.engine.connectio
 void Worker::check_invariants(uint32_t connections) { impl_->invariants.check(connections); }
 bool Worker::is_at_rest() const { return impl_->is_at_rest(); }
 void Worker::replace_engine() { impl_->replace_engine(); }
-size_t Worker::take_messages() { return impl_->state.router.take_messages(impl_->inter_worker); }
+size_t Worker::take_messages() {
+  const size_t taken = impl_->state.router.take_messages(impl_->inter_worker);
+  impl_->state.notifier.ring_doorbells();
+  return taken;
+}
 void Worker::write_handover(record::Writer& out) {
   HandoverWriter(impl_->state, impl_->state.engine, impl_->state.memory)
       .write(impl_->lifecycle.generations(), out);
@@ -239,8 +243,8 @@ void Worker::write_handover(record::Writer& out) {
 bool Worker::take_over(std::span<const Command> memory, record::Reader& in, Nanos now) {
   impl_->state.now = now;
   impl_->state.timers.advance(now, 0, [](uint32_t) {});
-  HandoverReader reader(impl_->state,
-                        {impl_->lifecycle, impl_->contexts, impl_->regions, impl_->payload});
+  HandoverReader reader(impl_->state, {impl_->lifecycle, impl_->contexts, impl_->regions,
+                                       impl_->payload, impl_->replies});
   const bool is_taken = reader.take_over(memory, in);
   impl_->sessions_lost = reader.sessions_lost();
   // Received bytes were copied by this thread, which is not the worker's.

@@ -142,7 +142,8 @@ class Worker {
   void replace_engine();
 
   /// Takes the messages of other workers between two turns. No worker makes a turn then. Returns
-  /// how many: when all workers return 0, no connection is on its way from one to another.
+  /// how many: when all workers return 0, no connection is on its way from one to another. What
+  /// clients are told meanwhile is published.
   size_t take_messages();
   /// Appends all that the worker of another process needs to go on in the place of this one
   /// (handover_writer.h). Call between two turns; this worker is not changed. The daemon has asked

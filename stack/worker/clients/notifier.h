@@ -103,6 +103,8 @@ class Notifier {
   /// The answer to a kConnect or kListen. REQUIRES: the ring has room.
   void answer_open(Context& context, channel::Event event, channel::EndStatus status,
                    uint64_t cookie, channel::SessionName name, const FourTuple& tuple);
+  /// Publishes what the rings have got, and wakes the clients that sleep. announce_all() does so.
+  void ring_doorbells();
 
  private:
   channel::SessionName name_of(uint32_t conn) const {
@@ -113,7 +115,6 @@ class Notifier {
     tables_.stats.completions.add(1);
   }
   void announce_sends(Context& context, uint32_t conn, const tcp::SendSide& side, Nanos now);
-  void ring_doorbells();
   void end_wait(uint32_t conn);
 
   /// What announce() leaves.

@@ -114,6 +114,19 @@ TEST(Handover, APeerMaySendFromPortZero) {
   EXPECT_NE(bed.successor(1, bed.records_of(1)), nullptr);
 }
 
+/// The control thread of the earlier process may have left before it took the answer.
+TEST(Handover, AnExpulsionIsSaidAgain) {
+  HandoverBed bed;
+  bed.hosts().client_b->release(UINT32_MAX);
+  bed.hosts().run_for(millis(1));
+  const auto successor = bed.successor(1, bed.records_of(1));
+  ASSERT_NE(successor, nullptr);
+  worker::Reply reply;
+  ASSERT_TRUE(successor->worker().outbox().try_take(reply));
+  EXPECT_EQ(reply.kind, worker::Reply::Kind::kExpelled);
+  EXPECT_EQ(reply.context, 0u);
+}
+
 TEST(Handover, RefusesRecordsThatAreCutShort) {
   HandoverBed bed;
   const std::vector<uint8_t> records = bed.records_of(1);

@@ -125,6 +125,26 @@ TEST_F(InterWorkerTest, AClaimInARingThatWasReadBeforeIsKnown) {
   EXPECT_EQ(onward.packet, &packet);
 }
 
+// As before an upgrade, when the workers make no further turn.
+TEST_F(InterWorkerTest, WhatAMessageBringsToAClientIsPublishedWithoutATurn) {
+  ChannelClient own(*first, 0);
+  ChannelClient client(peer.worker(), 0);
+  for (uint32_t i = 0; i < kDials; ++i) client.connect({IpAddress::v4(kAddress), kPort}, i);
+  for (int i = 0; i < 100; ++i) turn();
+  WorkerMessage away = taken_by(1);
+  while (away.kind != WorkerMessage::Kind::kNone && away.packet == nullptr) away = taken_by(1);
+  ASSERT_NE(away.packet, nullptr);
+  // It comes back with a connection for which there is no route.
+  away.kind = WorkerMessage::Kind::kMigrate;
+  away.tuple.remote.address = IpAddress::v4(0xc0000201);
+  away.body = WorkerMessage::Migration{.context = 0, .cookie = 9};
+  ASSERT_TRUE(rings.ring(1, 0).try_post(away));
+  EXPECT_GE(first->take_messages(), 1u);
+  const channel::Completion told = own.next();
+  EXPECT_EQ(told.event, channel::Event::kConnectFailed);
+  EXPECT_EQ(told.body.opened.cookie, 9u);
+}
+
 TEST_F(InterWorkerTest, APacketOfAnUnclaimedConnectionComesBack) {
   io::PacketBuf packet;
   ask_for(packet);
