@@ -36,6 +36,7 @@ class InterWorker {
   void on_neighbour_update(const WorkerMessage& message) {
     parts_.neighbourhood.on_update(message);
   }
+  void on_claim_refused(const FourTuple& tuple) { parts_.lifecycle.refuse_open(tuple); }
   void drop(Drop reason) { state_.drop(reason); }
 
  private:

@@ -37,7 +37,8 @@ tcp::ConnectionConfig SessionLifecycle::connection_config(const ip::RouteResult&
   return connection;
 }
 
-void SessionLifecycle::bind(uint32_t conn, const FourTuple& tuple, const ip::RouteResult& route) {
+void SessionLifecycle::bind(uint32_t conn, const FourTuple& tuple, const ip::RouteResult& route,
+                            ConnectionRouter::Claim claim) {
   session::Session& opened = state_.session(conn);
   opened = session::Session{};
   opened.generation = ++generations_;
@@ -48,7 +49,7 @@ void SessionLifecycle::bind(uint32_t conn, const FourTuple& tuple, const ip::Rou
   opened.is_local = route.is_local;
   opened.opened_at = state_.now;
   state_.flows.insert(tuple, conn);
-  if (!state_.router.claim(tuple)) state_.drop(Drop::kRedirectFull);
+  if (!state_.router.claim(tuple, claim)) state_.drop(Drop::kRedirectFull);
   const auto path = state_.path_mtus.find(tuple.remote.address, state_.now);
   if (path) state_.engine.assume_path_mtu(conn, path->mtu_bytes, path->noted_at);
   trace_.open(conn);
@@ -128,7 +129,7 @@ channel::EndStatus SessionLifecycle::open(uint32_t context, const Endpoint& loca
     const auto port = choose_port(tuple.local.address, remote, &state_.ports[route->port]);
     if (!port) return channel::EndStatus::kAddressInUse;
     tuple.local.port = *port;
-  } else if (state_.find_connection(tuple) != FlowTable::kNone) {
+  } else if (is_in_use(tuple)) {
     return channel::EndStatus::kAddressInUse;
   }
   if (!state_.may_add_session(context) || !state_.router.can_claim(tuple)) {
@@ -137,12 +138,24 @@ channel::EndStatus SessionLifecycle::open(uint32_t context, const Endpoint& loca
   make_room();
   conn = state_.engine.open_active(tuple, connection_config(*route), state_.now);
   if (conn == tcp::kNoConn) return channel::EndStatus::kNoResources;
-  bind(conn, tuple, *route);
+  bind(conn, tuple, *route, ConnectionRouter::Claim::kOpen);
   state_.session(conn).cookie = cookie;
   state_.link_to_context(conn, context);
   state_.transmit_queue.schedule(conn);
   state_.arm(conn);
   return channel::EndStatus::kOk;
+}
+
+/// As far as it is known here: the home of the connection may refuse it later.
+bool SessionLifecycle::is_in_use(const FourTuple& tuple) const {
+  return state_.find_connection(tuple) != FlowTable::kNone ||
+         state_.router.is_claimed_elsewhere(tuple);
+}
+
+void SessionLifecycle::refuse_open(const FourTuple& tuple) {
+  const uint32_t conn = state_.find_connection(tuple);
+  if (conn == FlowTable::kNone || state_.engine.state(conn) != tcp::State::kSynSent) return;
+  abort(conn, channel::EndStatus::kAddressInUse);
 }
 
 std::optional<uint16_t> SessionLifecycle::choose_port(const IpAddress& local,
@@ -162,7 +175,7 @@ std::optional<uint16_t> SessionLifecycle::choose_port(const IpAddress& local,
                               step * state_.config.worker_count + state_.config.index);
     if (state_.listeners.is_port_used(port)) continue;
     const FourTuple tuple = {{local, port}, remote};
-    if (state_.find_connection(tuple) != FlowTable::kNone) continue;
+    if (is_in_use(tuple)) continue;
     const auto queue = through == nullptr ? std::nullopt : through->receive_queue_of(tuple);
     if (!queue || *queue == state_.config.index) return port;
     if (!any) any = port;

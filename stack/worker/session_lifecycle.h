@@ -39,6 +39,8 @@ class SessionLifecycle {
   /// Opens a session for a client. On kOk `conn` is its index.
   channel::EndStatus open(uint32_t context, const Endpoint& local, const Endpoint& remote,
                           uint64_t cookie, uint32_t& conn);
+  /// The home of the 4-tuple says that another worker has it: an open of it here fails.
+  void refuse_open(const FourTuple& tuple);
   /// RFC 6056 3.3.2: a random port of those that are this worker's and free towards `remote`. If
   /// one is found soon, packets that come back to it through `through` are received here: clients
   /// spread their sessions over the workers, and so NICs spread them over their queues. Empty: all
@@ -46,7 +48,8 @@ class SessionLifecycle {
   std::optional<uint16_t> choose_port(const IpAddress& local, const Endpoint& remote,
                                       const Port* through = nullptr);
   /// The new connection becomes a session, without a client yet.
-  void bind(uint32_t conn, const FourTuple& tuple, const ip::RouteResult& route);
+  void bind(uint32_t conn, const FourTuple& tuple, const ip::RouteResult& route,
+            ConnectionRouter::Claim claim = ConnectionRouter::Claim::kHeld);
 
   /// True when every place for a connection is taken.
   bool is_full() const;
@@ -94,6 +97,7 @@ class SessionLifecycle {
   void release_if_done(uint32_t conn);
 
  private:
+  bool is_in_use(const FourTuple& tuple) const;
   void queue_orphan(uint32_t conn);
   void on_acked(uint32_t conn, uint32_t bytes);
   void count_finished(const session::Session& sender, uint32_t count);

@@ -70,10 +70,22 @@ bool ConnectionRouter::can_claim(const FourTuple& tuple) const {
   return is_alone() || is_home(tuple) || ring_to(home_of(tuple)).room() > kRoomAfterClaim;
 }
 
-bool ConnectionRouter::claim(const FourTuple& tuple) {
+bool ConnectionRouter::claim(const FourTuple& tuple, Claim kind) {
   if (is_alone() || is_home(tuple)) return true;
   std::erase(unsaid_, tuple);  // it would withdraw this claim
-  return try_post(home_of(tuple), {.kind = Kind::kClaim, .tuple = tuple}, kRoomAfterClaim);
+  const WorkerMessage message{.kind = Kind::kClaim,
+                              .receiver = static_cast<uint8_t>(options_.index),
+                              .may_be_refused = kind == Claim::kOpen,
+                              .tuple = tuple};
+  return try_post(home_of(tuple), message, kRoomAfterClaim);
+}
+
+/// False: no room. The claim does not hold all the same: packets go to the worker that has the
+/// connection.
+bool ConnectionRouter::try_refuse(const WorkerMessage& claim) {
+  WorkerMessage back = claim;
+  back.kind = Kind::kClaimRefused;
+  return try_post(claim.receiver, back, kRoomAfterClaim);
 }
 
 void ConnectionRouter::unclaim(const FourTuple& tuple) {

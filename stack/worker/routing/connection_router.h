@@ -40,6 +40,8 @@ concept RouterHost = requires(Host& host, const FourTuple& tuple, const WorkerMe
   /// A connection moves here, with a packet that was redirected from here. Owner: takes it.
   host.on_migrated_connection(message);
   host.on_neighbour_update(message);
+  /// Another worker has a connection that was claimed here with Claim::kOpen.
+  host.on_claim_refused(tuple);
   host.drop(reason);
 };
 
@@ -51,6 +53,9 @@ concept RouterHost = requires(Host& host, const FourTuple& tuple, const WorkerMe
 /// kPacketsAwayMax packets away, claims leave that much room, and packets leave room for claims
 /// too. A claim is made before anything is sent that the peer could answer. A home therefore looks
 /// twice before it answers kNotFound: the claim may be in a ring that it read before it was posted.
+/// Clients choose local ports at several workers. An open is therefore refused while another worker
+/// has the 4-tuple; all other claims follow from a packet that found no owner, or from a move, and
+/// the last one holds.
 /// Thread: the worker.
 class ConnectionRouter {
  public:
@@ -77,8 +82,16 @@ class ConnectionRouter {
 
   /// Whether claim() would have room now.
   bool can_claim(const FourTuple& tuple) const;
+  enum class Claim : uint8_t {
+    kHeld,
+    kOpen,  ///< a client opens it: refused while another worker has it
+  };
   /// This worker has the connection. False: the message to its home found no room.
-  bool claim(const FourTuple& tuple);
+  bool claim(const FourTuple& tuple, Claim kind = Claim::kHeld);
+  /// Another worker is known here to have the connection. Only its home knows that.
+  bool is_claimed_elsewhere(const FourTuple& tuple) const {
+    return !is_alone() && is_home(tuple) && owners_.find(tuple) != OwnerTable::kNone;
+  }
   /// This worker does not have the connection any more. A message that finds no room is sent by
   /// later turns. When it is lost all the same, the home keeps an owner that answers kNotFound,
   /// until the next owner's claim.
@@ -119,10 +132,13 @@ class ConnectionRouter {
   bool try_forward(uint32_t owner, const WorkerMessage& message);
   void answer(const WorkerMessage& message, Kind kind);
   bool try_unclaim(const FourTuple& tuple);
+  bool try_refuse(const WorkerMessage& claim);
   void wake_workers();
 
   template <RouterHost Host>
   void on_message(uint32_t from, const WorkerMessage& message, Host& host);
+  template <RouterHost Host>
+  void take_claim(uint32_t claimer, const WorkerMessage& claim, bool is_repeated, Host& host);
   template <RouterHost Host>
   void find_owner(const WorkerMessage& message, Host& host);
   template <RouterHost Host>
@@ -142,7 +158,8 @@ size_t ConnectionRouter::take_messages(Host& host) {
   if (is_alone()) return 0;
   size_t taken = 0;
   WorkerMessage message;
-  // The ring to itself holds lookups that found no claim. Only those of an earlier call are
+  // The ring to itself holds lookups that found no claim, and claims that are in conflict with
+  // another one. Only those of an earlier call are
   // repeated, and only after all rings were read: claims made before their packets are known then.
   InterWorkerRings::Ring& repeated = ring_to(options_.index);
   const uint32_t repeated_count = kWorkerMessagesMax - repeated.room();
@@ -154,7 +171,11 @@ size_t ConnectionRouter::take_messages(Host& host) {
     }
   }
   for (uint32_t i = 0; i < repeated_count && repeated.try_take(message); ++i, ++taken) {
-    if (!try_find_owner(message, host)) answer(message, Kind::kNotFound);
+    if (message.kind == Kind::kClaim) {
+      take_claim(message.receiver, message, true, host);
+    } else if (!try_find_owner(message, host)) {
+      answer(message, Kind::kNotFound);
+    }
   }
   return taken;
 }
@@ -175,8 +196,9 @@ void ConnectionRouter::on_message(uint32_t from, const WorkerMessage& message, H
       --packets_away_;
       return host.on_returned_packet(message.packet);
     case Kind::kClaim:
-      if (!owners_.claim(message.tuple, from)) host.drop(Drop::kRedirectFull);
-      return;
+      return take_claim(from, message, false, host);
+    case Kind::kClaimRefused:
+      return host.on_claim_refused(message.tuple);
     case Kind::kUnclaim:
       return owners_.unclaim(message.tuple, from);
     case Kind::kMigrate:
@@ -185,6 +207,22 @@ void ConnectionRouter::on_message(uint32_t from, const WorkerMessage& message, H
     case Kind::kNeighbourUpdate:
       return host.on_neighbour_update(message);
   }
+}
+
+/// The end of the connection that has the 4-tuple may be in a ring that is read later. So a claim
+/// is refused only when it was looked at twice.
+template <RouterHost Host>
+void ConnectionRouter::take_claim(uint32_t claimer, const WorkerMessage& claim, bool is_repeated,
+                                  Host& host) {
+  const uint32_t owner = owners_.find(claim.tuple);
+  const bool is_held = host.find_connection(claim.tuple) != FlowTable::kNone ||
+                       (owner != OwnerTable::kNone && owner != claimer);
+  if (!claim.may_be_refused || !is_held) {
+    if (!owners_.claim(claim.tuple, claimer)) host.drop(Drop::kRedirectFull);
+    return;
+  }
+  if (!is_repeated && try_post(options_.index, claim, 0)) return;
+  if (!try_refuse(claim)) host.drop(Drop::kRedirectFull);
 }
 
 template <RouterHost Host>

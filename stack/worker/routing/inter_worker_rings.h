@@ -26,8 +26,9 @@ struct WorkerMessage {
     kNotFound,   ///< back to the receiver: no worker has the connection; the packet is its own
     kRelease,    ///< back to the receiver: the packet was copied or dropped
     kClaim,      ///< to the home of `tuple`: the sender has that connection from now on
-    kUnclaim,    ///< to the home of `tuple`: the sender does not have that connection any more
-    kMigrate,    ///< back to the receiver: the connection itself, and the SYN-ACK it waits for
+    kClaimRefused,  ///< back to the sender of a claim: another worker has that connection
+    kUnclaim,       ///< to the home of `tuple`: the sender does not have that connection any more
+    kMigrate,       ///< back to the receiver: the connection itself, and the SYN-ACK it waits for
     kNeighbourUpdate,  ///< to every other worker: an ARP or NDP packet arrived
   };
   /// A connection in SYN-SENT that moves.
@@ -48,7 +49,9 @@ struct WorkerMessage {
   using Body = std::variant<std::monostate, Migration, ArpUpdate, NdpUpdate>;
 
   Kind kind = Kind::kNone;
-  uint8_t receiver = 0;             ///< worker that received the packet, and whose memory it is in
+  uint8_t receiver = 0;             ///< worker that received the packet, and whose memory it is in;
+                                    ///< of kClaim: the sender
+  bool may_be_refused = false;      ///< of kClaim: a client opens the connection
   io::PacketBuf* packet = nullptr;  ///< of the first four and kMigrate
   FourTuple tuple;                  ///< of all but kNeighbourUpdate
   Body body{};                      ///< of kMigrate and kNeighbourUpdate

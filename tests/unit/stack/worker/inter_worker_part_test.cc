@@ -119,6 +119,24 @@ TEST_F(InterWorkerPartTest, AConnectionThatMovedHereBelongsToItsClient) {
   EXPECT_EQ(state.session(moved).cookie, 77u);
 }
 
+TEST_F(InterWorkerPartTest, AnOpenWhoseAddressesAnotherWorkerHasFails) {
+  const uint32_t opening = open();
+  inter_worker.on_claim_refused(state.engine.tuple(opening));
+  announcements.announce_all();
+  std::optional<channel::Completion> told;
+  while (const auto next = next_completion()) {
+    if (next->event == channel::Event::kConnectFailed) told = next;
+  }
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->status, channel::EndStatus::kAddressInUse);
+  EXPECT_FALSE(state.engine.is_open(opening));
+}
+
+TEST_F(InterWorkerPartTest, ALateRefusalEndsNoConnectionThatWasAccepted) {
+  inter_worker.on_claim_refused(state.engine.tuple(conn));
+  EXPECT_EQ(state.engine.state(conn), tcp::State::kEstablished);
+}
+
 TEST_F(InterWorkerPartTest, AConnectionOfAClientThatLeftIsNotOpened) {
   const FourTuple tuple = moving_tuple();
   const uint32_t slots_free = memory.rx_slots_free();

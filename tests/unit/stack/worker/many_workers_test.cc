@@ -191,6 +191,28 @@ TEST_P(Workers, LoseNothingWhenOthersTakeTheirPlace) {
   EXPECT_TRUE(run_until([&] { return has_all_slots(a) && has_all_slots(b); }));
 }
 
+// Another client's session would get the other one's packets, and lose its own with its end.
+TEST_P(Workers, ALocalPortThatASessionOfAnotherWorkerHasIsInUse) {
+  const Endpoint local{IpAddress::v4(a.address()), 7'000};
+  listen();
+  a.seats[0]->client->connect({IpAddress::v4(b.address()), 5000}, 100, local);
+  ASSERT_TRUE(run_until([&] { return a.stream_count() == 1 && b.stream_count() == 1; }));
+  for (const auto& seat : a.seats) {
+    seat->client->connect({IpAddress::v4(b.address()), 5000}, 101, local);
+  }
+  const auto has_failed = [](const auto& seat) { return seat->app->others.size() == 1; };
+  EXPECT_TRUE(run_until([&] { return std::all_of(a.seats.begin(), a.seats.end(), has_failed); },
+                        seconds(1)));
+  for (const auto& seat : a.seats) {
+    ASSERT_EQ(seat->app->others.size(), 1u);
+    EXPECT_EQ(seat->app->others[0].status, channel::EndStatus::kAddressInUse);
+  }
+  link.redistribute(0, 99);
+  send_all(0, kBytes);
+  EXPECT_TRUE(run_until([&] { return all_received(kBytes); }));
+  EXPECT_EQ(a.sum(&Stats::tcp_resets_in) + b.sum(&Stats::tcp_resets_in), 0u);
+}
+
 TEST_P(Workers, NewConnectionsAfterAMoveAreNotMistakenForOldOnes) {
   listen();
   connect_all();

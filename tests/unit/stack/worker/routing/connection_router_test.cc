@@ -48,6 +48,7 @@ struct Host {
   void on_returned_packet(io::PacketBuf* packet) { returned.push_back(packet); }
   void on_migrated_connection(const WorkerMessage& message) { migrated.push_back(message); }
   void on_neighbour_update(const WorkerMessage& message) { updates.push_back(message); }
+  void on_claim_refused(const FourTuple& tuple) { refused.push_back(tuple); }
   void drop(Drop reason) { drops.push_back(reason); }
 
   void open(const FourTuple& tuple) {
@@ -57,7 +58,7 @@ struct Host {
 
   ConnectionRouter router;
   bool migrates = false;
-  std::vector<FourTuple> connections;
+  std::vector<FourTuple> connections, refused;
   std::vector<io::PacketBuf*> redirected, unclaimed, returned;
   std::vector<WorkerMessage> migrated, updates;
   std::vector<Drop> drops;
@@ -184,6 +185,37 @@ TEST_F(ConnectionRouterTest, AnUnclaimedConnectionIsForgottenAndALaterClaimStays
   hosts[1].router.unclaim(tuple);
   settle();
   EXPECT_EQ(hosts[0].router.redirect(&packet, tuple), Redirected::kNotClaimed);
+}
+
+TEST_F(ConnectionRouterTest, AnOpenOfAConnectionThatAnotherWorkerHasIsRefused) {
+  for (const uint32_t owner : {0u, 2u}) {  // the home, and another one
+    const FourTuple tuple = tuple_at_home(0);
+    hosts[owner].open(tuple);
+    settle();
+    ASSERT_TRUE(hosts[1].router.claim(tuple, ConnectionRouter::Claim::kOpen));
+    settle();
+    EXPECT_EQ(hosts[1].refused, std::vector<FourTuple>{tuple});
+    hosts[1].refused.clear();
+    hosts[1].router.unclaim(tuple);
+    settle();
+    EXPECT_EQ(hosts[0].router.is_claimed_elsewhere(tuple), owner != 0);
+    ASSERT_EQ(hosts[1].router.redirect(&packet, tuple), Redirected::kAway);
+    settle();
+    EXPECT_EQ(hosts[owner].redirected.size(), 1u);
+  }
+}
+
+// The ring of worker 1 is read first.
+TEST_F(ConnectionRouterTest, TheEndOfTheEarlierOneInARingThatIsReadLaterCounts) {
+  const FourTuple tuple = tuple_at_home(0);
+  hosts[2].open(tuple);
+  settle();
+  hosts[2].connections.clear();
+  hosts[2].router.unclaim(tuple);
+  ASSERT_TRUE(hosts[1].router.claim(tuple, ConnectionRouter::Claim::kOpen));
+  settle();
+  EXPECT_TRUE(hosts[1].refused.empty());
+  EXPECT_TRUE(hosts[0].router.is_claimed_elsewhere(tuple));
 }
 
 // A client that ends thousands of sessions at once fills the rings. What was lost stayed in the
