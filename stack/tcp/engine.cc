@@ -286,6 +286,7 @@ ConnectionInfo Engine::info(ConnId conn) const {
   info.last_sent_at = c.snd.last_sent_at;
   info.last_heard_at = c.last_heard_at;
   info.state = c.state;
+  info.send_next = c.snd.nxt;
   info.congestion = c.cc.algorithm;
   info.has_ecn = may_set_ect(c);
   info.mss_bytes = c.snd.mss_bytes;

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "stack/base/nanos.h"
+#include "stack/base/seq_num.h"
 #include "stack/tcp/config.h"
 #include "stack/tcp/state.h"
 
@@ -26,6 +27,7 @@ struct ConnectionInfo {
   bool has_sack = false;
   bool has_scaling = false;
   Waiting waiting = Waiting::kNothing;
+  SeqNum send_next;             ///< SND.NXT
   uint8_t backoffs = 0;         ///< doublings of the timeout or of the time between window probes
   uint32_t mss_bytes = 0;       ///< before options; less if the path carries less
   uint32_t mss_full_bytes = 0;  ///< that both ends can receive; 0: the peer has not answered

@@ -11,7 +11,7 @@ namespace lyre::worker {
 
 void InterWorker::on_redirected_packet(uint32_t conn, const WorkerMessage& message) {
   state_.stats.worker->redirected_in.add(1);
-  if (may_migrate(conn)) return migrate(conn, message);
+  if (may_migrate(conn, message)) return migrate(conn, message);
   io::PacketBuf* copy = copy_redirected(*message.packet);
   state_.router.release_at_receiver(message);
   // No second redirection: the connection is here, or ends with this packet.
@@ -41,11 +41,15 @@ void InterWorker::on_unclaimed_packet(io::PacketBuf* packet) {
   parts_.input.on_packet(packet, ip::Origin::kWire, Redirect::kNo);
 }
 
-/// Only the open moves. So the client must have asked nothing else of the connection, neither to
-/// send nor to shut it down, and its SYN must be the first: the round trip is measured from that.
-bool InterWorker::may_migrate(uint32_t conn) {
+/// Only the open moves, and only with the SYN-ACK that completes it: anybody can send an ICMP error
+/// or a segment that is none, and choose the worker where it arrives. So the client must have asked
+/// nothing else of the connection, neither to send nor to shut it down, and its SYN must be the
+/// first: the round trip is measured from that.
+bool InterWorker::may_migrate(uint32_t conn, const WorkerMessage& message) {
   const session::Session& moving = state_.session(conn);
+  if (!message.syn_acked) return false;
   return state_.engine.state(conn) == tcp::State::kSynSent &&
+         state_.engine.info(conn).send_next == *message.syn_acked &&
          moving.context != session::kNoContext &&
          state_.contexts[moving.context].state == Context::State::kAttached &&
          !moving.was_retransmitted && !moving.is_closed_by_client && !moving.is_shut_down &&

@@ -41,7 +41,7 @@ class InterWorker {
 
  private:
   io::PacketBuf* copy_redirected(const io::PacketBuf& original);
-  bool may_migrate(uint32_t conn);
+  bool may_migrate(uint32_t conn, const WorkerMessage& message);
   void migrate(uint32_t conn, const WorkerMessage& message);
   void refuse_migration(const FourTuple& tuple, const WorkerMessage::Migration& moved);
 

@@ -1,5 +1,6 @@
 #include "stack/worker/segment_input.h"
 
+#include <optional>
 #include <span>
 
 #include "stack/base/drop_reasons.h"
@@ -8,15 +9,28 @@
 
 namespace lyre::worker {
 
+namespace {
+
+/// What a SYN-ACK acknowledges; empty for other segments.
+std::optional<SeqNum> syn_acked_by(const wire::TcpHeader& header) {
+  const bool is_syn_ack = header.flags.has(wire::TcpFlags::kSyn) &&
+                          header.flags.has(wire::TcpFlags::kAck) &&
+                          !header.flags.has(wire::TcpFlags::kRst);
+  return is_syn_ack ? std::optional(header.ack) : std::nullopt;
+}
+
+}  // namespace
+
 /// A super-packet is not redirected: its slots after the first are numbers in this worker's memory.
 /// The peer sends the bytes again, in packets of the MTU.
-PacketFate SegmentInput::redirect(io::PacketBuf* packet, const FourTuple& tuple) {
+PacketFate SegmentInput::redirect(io::PacketBuf* packet, const FourTuple& tuple,
+                                  std::optional<SeqNum> syn_acked) {
   if (packet->is_super_packet() && !state_.router.is_alone()) {
     io::release_chain(state_.memory, packet);
     state_.drop(Drop::kSuperPacketAway);
     return PacketFate::kKept;
   }
-  switch (state_.router.redirect(packet, tuple)) {
+  switch (state_.router.redirect(packet, tuple, syn_acked)) {
     case ConnectionRouter::Redirected::kNotClaimed:
       return PacketFate::kUnused;
     case ConnectionRouter::Redirected::kAway:
@@ -55,7 +69,8 @@ PacketFate SegmentInput::on_tcp(io::PacketBuf* packet, const ip::TcpInput& input
   }
   const uint32_t conn = state_.find_connection(input.tuple);
   if (conn == FlowTable::kNone) {
-    if (redirection == Redirect::kYes && redirect(packet, input.tuple) == PacketFate::kKept) {
+    if (redirection == Redirect::kYes &&
+        redirect(packet, input.tuple, syn_acked_by(header)) == PacketFate::kKept) {
       return PacketFate::kKept;
     }
     return parts_.passive_open.on_segment(packet, input, segment, std::nullopt);

@@ -38,7 +38,9 @@ class SegmentInput {
   /// Appends a packet that continues a merged segment, without parsing it.
   bool try_append_unparsed(io::PacketBuf& packet) { return merger_.try_append_unparsed(packet); }
   /// Sends the packet to the worker that has its connection. Unused: none is known to have it.
-  PacketFate redirect(io::PacketBuf* packet, const FourTuple& tuple);
+  /// `syn_acked`: as for ConnectionRouter::redirect().
+  PacketFate redirect(io::PacketBuf* packet, const FourTuple& tuple,
+                      std::optional<SeqNum> syn_acked = std::nullopt);
   /// Gives the engine what waits to be merged.
   void deliver_merged();
 

@@ -47,11 +47,13 @@ void ConnectionRouter::migrate_to_receiver(const WorkerMessage& message,
 }
 
 ConnectionRouter::Redirected ConnectionRouter::redirect(io::PacketBuf* packet,
-                                                        const FourTuple& tuple) {
+                                                        const FourTuple& tuple,
+                                                        std::optional<SeqNum> syn_acked) {
   if (is_alone()) return Redirected::kNotClaimed;
   WorkerMessage message{.kind = Kind::kFindOwner,
                         .receiver = static_cast<uint8_t>(options_.index),
                         .packet = packet,
+                        .syn_acked = syn_acked,
                         .tuple = tuple};
   uint32_t to = home_of(tuple);
   if (to == options_.index) {

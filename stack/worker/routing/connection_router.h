@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "stack/base/drop_reasons.h"
@@ -97,8 +98,10 @@ class ConnectionRouter {
   /// until the next owner's claim.
   void unclaim(const FourTuple& tuple);
 
-  /// A packet that this worker received, of a connection that is not here.
-  Redirected redirect(io::PacketBuf* packet, const FourTuple& tuple);
+  /// A packet that this worker received, of a connection that is not here. `syn_acked`: it is a
+  /// SYN-ACK, and acknowledges that.
+  Redirected redirect(io::PacketBuf* packet, const FourTuple& tuple,
+                      std::optional<SeqNum> syn_acked = std::nullopt);
   /// The packet of a kDeliver or kFindOwner message was copied or dropped.
   void release_at_receiver(const WorkerMessage& message) {
     answer(message, WorkerMessage::Kind::kRelease);

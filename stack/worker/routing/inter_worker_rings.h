@@ -5,10 +5,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <variant>
 
 #include "stack/base/ip_address.h"
 #include "stack/base/nanos.h"
+#include "stack/base/seq_num.h"
 #include "stack/channel/ring.h"
 #include "stack/io/packet.h"
 #include "stack/link/ndp.h"
@@ -53,8 +55,10 @@ struct WorkerMessage {
                                     ///< of kClaim: the sender
   bool may_be_refused = false;      ///< of kClaim: a client opens the connection
   io::PacketBuf* packet = nullptr;  ///< of the first four and kMigrate
-  FourTuple tuple;                  ///< of all but kNeighbourUpdate
-  Body body{};                      ///< of kMigrate and kNeighbourUpdate
+  /// Of kFindOwner and kDeliver: what the packet acknowledges if it is a SYN-ACK.
+  std::optional<SeqNum> syn_acked;
+  FourTuple tuple;  ///< of all but kNeighbourUpdate
+  Body body{};      ///< of kMigrate and kNeighbourUpdate
 };
 
 inline constexpr uint32_t kWorkerMessagesMax = 512;  ///< of one ring; a power of two

@@ -22,6 +22,19 @@ class InterWorkerPartTest : public ConnectedParts {
     foreign_packet_ = ip::received(foreign_);
     return {.kind = Kind::kDeliver, .receiver = 1, .packet = &foreign_packet_};
   }
+  /// A SYN-ACK for the connection, or something else that comes with the same addresses.
+  WorkerMessage answer_to(uint32_t opening, std::optional<SeqNum> syn_acked) {
+    WorkerMessage message = redirected(ip::tcp_frame(segment(opening, 0, 0)));
+    message.syn_acked = syn_acked;
+    return message;
+  }
+  /// An open whose SYN has left.
+  uint32_t open_and_send() {
+    const uint32_t opening = open();
+    transmission.transmit();
+    return opening;
+  }
+  SeqNum next_of(uint32_t opening) const { return state.engine.info(opening).send_next; }
   /// The next message to the second worker, claims of connections apart.
   Kind next_message() {
     WorkerMessage message;
@@ -74,27 +87,42 @@ TEST_F(InterWorkerPartTest, WithoutASlotForTheCopyThePacketIsDroppedAndGivenBack
 }
 
 TEST_F(InterWorkerPartTest, AnOpenMovesToTheWorkerThatReceivedTheAnswer) {
-  const uint32_t opening = open();
-  inter_worker.on_redirected_packet(opening, redirected({}));
+  const uint32_t opening = open_and_send();
+  inter_worker.on_redirected_packet(opening, answer_to(opening, next_of(opening)));
   EXPECT_EQ(next_message(), Kind::kMigrate);
   EXPECT_EQ(stats.handed_over.get(), 1u);
   EXPECT_FALSE(state.engine.is_open(opening));
   EXPECT_EQ(state.contexts[kContext].sessions.size(), 1u) << "the connection of the fixture";
 }
 
+// Who sends one does not know the sequence numbers, and may choose the worker that receives it.
+TEST_F(InterWorkerPartTest, AnIcmpErrorMovesNoConnection) {
+  const uint32_t opening = open_and_send();
+  inter_worker.on_redirected_packet(opening, answer_to(opening, std::nullopt));
+  EXPECT_EQ(stats.handed_over.get(), 0u);
+  EXPECT_EQ(next_message(), Kind::kRelease);
+}
+
+TEST_F(InterWorkerPartTest, ASynAckOfAnotherOpenMovesNoConnection) {
+  const uint32_t opening = open_and_send();
+  inter_worker.on_redirected_packet(opening, answer_to(opening, next_of(opening) + 1));
+  EXPECT_EQ(stats.handed_over.get(), 0u);
+  EXPECT_EQ(next_message(), Kind::kRelease);
+}
+
 TEST_F(InterWorkerPartTest, AnOpenThatWasShutDownStays) {
-  const uint32_t opening = open();
+  const uint32_t opening = open_and_send();
   state.session(opening).is_shut_down = true;
-  inter_worker.on_redirected_packet(opening, redirected(ip::tcp_frame(segment(opening, 0, 0))));
+  inter_worker.on_redirected_packet(opening, answer_to(opening, next_of(opening)));
   EXPECT_EQ(stats.handed_over.get(), 0u);
   EXPECT_EQ(next_message(), Kind::kRelease);
 }
 
 // The detach counts the client's sessions when it begins.
 TEST_F(InterWorkerPartTest, AnOpenOfAClientThatLeavesStays) {
-  const uint32_t opening = open();
+  const uint32_t opening = open_and_send();
   state.contexts[kContext].state = Context::State::kDetaching;
-  inter_worker.on_redirected_packet(opening, redirected(ip::tcp_frame(segment(opening, 0, 0))));
+  inter_worker.on_redirected_packet(opening, answer_to(opening, next_of(opening)));
   EXPECT_EQ(stats.handed_over.get(), 0u);
   EXPECT_EQ(state.contexts[kContext].sessions.size(), 2u);
   state.contexts[kContext].state = Context::State::kAttached;

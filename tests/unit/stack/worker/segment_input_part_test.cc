@@ -120,6 +120,24 @@ TEST_F(SegmentInputBesideAnother, ASegmentOfNoConnectionHereIsSentToItsHome) {
   memory.release({&packet, 1});
 }
 
+// The worker that has the connection moves it for a SYN-ACK only, and checks what that
+// acknowledges.
+TEST_F(SegmentInputBesideAnother, ASynAckIsSentWithWhatItAcknowledges) {
+  ip::TcpOutput answer = segment(conn, 0, 0);
+  const FourTuple tuple = elsewhere();
+  answer.tuple = {.local = tuple.remote, .remote = tuple.local};
+  for (const bool is_syn : {true, false}) {
+    answer.header.flags.bits = wire::TcpFlags::kAck;
+    if (is_syn) answer.header.flags.set(wire::TcpFlags::kSyn);
+    io::PacketBuf* packet = packet_of(ip::tcp_frame(answer));
+    input.on_packet(packet, ip::Origin::kWire, Redirect::kYes);
+    WorkerMessage message;
+    ASSERT_TRUE(rings.ring(0, 1).try_take(message));
+    EXPECT_EQ(message.syn_acked, is_syn ? std::optional(answer.header.ack) : std::nullopt);
+    memory.release({&packet, 1});
+  }
+}
+
 TEST_F(SegmentInputBesideAnother, WithoutRoomInTheRingItIsDroppedAndCounted) {
   const FourTuple tuple = elsewhere();
   while (rings.ring(0, 1).try_post({})) {
