@@ -20,7 +20,7 @@ constexpr const char* kMemifEndsAgree =
     "; both ends of a memif need the same super_packets, trusted and number of workers";
 
 /// Entries of a worker's neighbour cache for this port: one for each address of its networks,
-/// within limits. A worker allocates 72 bytes for each.
+/// within limits. A worker allocates 80 bytes for each.
 uint32_t neighbours_of(const PortConfig& config) {
   if (config.neighbours_max > 0) return config.neighbours_max;
   uint64_t hosts = kNeighboursAtLeast;

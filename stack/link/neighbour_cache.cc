@@ -96,6 +96,29 @@ NeighbourCache::Heeded NeighbourCache::advertise(uint8_t port, const IpAddress& 
   return Heeded::kTaken;
 }
 
+void NeighbourCache::doubt(uint8_t port, const IpAddress& ip, Nanos now) {
+  const auto entry = find(port, ip);
+  if (!entry) return;
+  Neighbour& doubted = at(*entry);
+  switch (doubted.state) {
+    case State::kReachable:
+      // It answers, so the fault is behind it. Other sessions doubt it as well.
+      if (now - doubted.confirmed_at < kRetransmitTime) return;
+      break;
+    case State::kStale:
+    case State::kDelay:
+      break;
+    case State::kProbe:
+    case State::kUnasked:
+    case State::kIncomplete:
+    case State::kUnreachable:
+      return;
+  }
+  doubted.state = State::kProbe;
+  doubted.tries = 0;
+  set_deadline(*entry, now);
+}
+
 void NeighbourCache::forget(uint8_t port) {
   ports_[port].table.reset();
   ++generation_;
@@ -161,6 +184,7 @@ void NeighbourCache::make_reachable(Entry entry, Nanos now) {
   const auto spread = static_cast<uint64_t>(kReachableTime.value);
   at(entry).state = State::kReachable;
   at(entry).tries = 0;
+  at(entry).confirmed_at = now;
   set_deadline(entry, now + kReachableTime / 2 + nanos(static_cast<int64_t>(rng.below(spread))));
 }
 

@@ -99,6 +99,11 @@ class NeighbourCache {
   /// Handles an advertisement (RFC 4861 7.2.5).
   Heeded advertise(uint8_t port, const IpAddress& ip, const Advertised& said, Nanos now);
 
+  /// RFC 1122 3.3.1.4: packets to `ip` get no answer, so its MAC is probed at once, and not when
+  /// the entry becomes stale. An entry that was confirmed in the last kRetransmitTime is left
+  /// alone.
+  void doubt(uint8_t port, const IpAddress& ip, Nanos now);
+
   /// Other hosts may be reachable over `port` from now on: no MAC of its entries is valid.
   void forget(uint8_t port);
 

@@ -25,6 +25,7 @@ struct Neighbour {
 
   IpAddress ip;
   Nanos deadline = kNever;  ///< set by NeighbourTable::set_deadline() only
+  Nanos confirmed_at;       ///< when it became kReachable last
   MacAddress mac;
   State state = State::kUnasked;
   uint8_t tries = 0;       ///< solicitations sent since the state was entered

@@ -37,6 +37,12 @@ Resolved Neighbours::resolve(uint8_t port, const IpAddress& next_hop, Nanos now)
   return out;
 }
 
+void Neighbours::doubt(uint8_t port, const IpAddress& next_hop, Nanos now) {
+  if (port >= kPortsMax) return;
+  cache_.doubt(port, next_hop, now);
+  next_deadline_ = earlier(next_deadline_, cache_.next_deadline());
+}
+
 NeighbourHandled Neighbours::handle_arp(uint8_t port, const wire::ArpPacket& packet, Nanos now) {
   if (port >= kPortsMax) return {std::nullopt, Drop::kArpNotForUs};
   const NeighbourHandled out = arp_.handle(port, packet, cache_, now);

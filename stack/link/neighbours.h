@@ -32,6 +32,9 @@ class Neighbours {
   bool hold(uint8_t port, const IpAddress& next_hop) { return cache_.hold(port, next_hop); }
   void release(uint8_t port, const IpAddress& next_hop) { cache_.release(port, next_hop); }
 
+  /// See NeighbourCache::doubt().
+  void doubt(uint8_t port, const IpAddress& next_hop, Nanos now);
+
   NeighbourHandled handle_arp(uint8_t port, const wire::ArpPacket& packet, Nanos now);
   NeighbourHandled handle_ndp(uint8_t port, const NdpArrival& arrival, Nanos now);
   NeighbourHandled handle_mld(uint8_t port, const wire::MldQuery& query, Nanos now);

@@ -8,6 +8,10 @@ namespace lyre::worker {
 
 namespace {
 
+/// In a row: R1 of RFC 9293 3.8.3. A probe of the tail comes before the first of them, so this is
+/// the third time that data is sent again.
+constexpr uint8_t kTimeoutsBeforeDoubt = 2;
+
 channel::EndStatus status_of(tcp::EndReason reason) {
   switch (reason) {
     case tcp::EndReason::kNone:
@@ -185,7 +189,17 @@ std::optional<uint16_t> SessionLifecycle::choose_port(const IpAddress& local,
 
 void SessionLifecycle::note_changes(uint32_t conn) {
   const tcp::Changes changes = trace_.note_changes(conn);
-  if (changes.has(tcp::Change::kTimeout)) holds_.wait_for_port(state_.sessions[conn].port);
+  if (!changes.has(tcp::Change::kTimeout)) return;
+  holds_.wait_for_port(state_.sessions[conn].port);
+  if (state_.engine.info(conn).backoffs >= kTimeoutsBeforeDoubt) doubt_neighbour(conn);
+}
+
+/// RFC 9293 3.8.3, MUST-20. The next hop may have another MAC since a moment that nobody was told
+/// of.
+void SessionLifecycle::doubt_neighbour(uint32_t conn) {
+  const session::Session& sender = state_.sessions[conn];
+  if (sender.is_local || sender.next_hop.is_unspecified()) return;
+  state_.neighbours.doubt(sender.port, sender.next_hop, state_.now);
 }
 
 void SessionLifecycle::apply(uint32_t conn, const tcp::Effects& effects) {

@@ -72,7 +72,7 @@ class SessionLifecycle {
   /// The session was taken over: its trace begins anew.
   void begin_trace(uint32_t conn) { trace_.open(conn); }
   /// Records what the engine reports. After a timeout the session's port is waited for: if it frees
-  /// nothing, it does not send.
+  /// nothing, it does not send. After several timeouts in a row the MAC of its next hop is doubted.
   void note_changes(uint32_t conn);
   size_t run_timers();
 
@@ -108,6 +108,7 @@ class SessionLifecycle {
   void end_in_time_wait(uint32_t conn);
   void end(uint32_t conn, tcp::EndReason reason);
   void leave_handshake(uint32_t conn);
+  void doubt_neighbour(uint32_t conn);
 
   WorkerState& state_;
   ReceivedPayload& payload_;

@@ -138,6 +138,60 @@ TEST_F(NeighbourCacheTest, AHostThatMovedIsAskedForEverywhere) {
   EXPECT_EQ(resolve().mac, kOtherMac);
 }
 
+TEST_F(NeighbourCacheTest, ADoubtedHostIsProbedAtOnce) {
+  // RFC 1122 3.3.1.4: by unicast, and when that gets no answer, by broadcast.
+  make_known();
+  EXPECT_TRUE(pass(kRetransmitTime).empty());
+  cache_.doubt(0, kPeer, now_);
+  EXPECT_LE(cache_.next_deadline(), now_);
+  std::vector<Solicit> sent = run();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].mac, kPeerMac);
+  EXPECT_EQ(resolve().mac, kPeerMac) << "still used while it is probed";
+  for (uint8_t i = 0; i < kSolicitsMax; ++i) {
+    cache_.doubt(0, kPeer, now_);  // the probes go on
+    for (const Solicit& each : pass(kRetransmitTime)) sent.push_back(each);
+  }
+  ASSERT_EQ(sent.size(), size_t{kSolicitsMax} + 1);
+  EXPECT_FALSE(sent.back().mac);
+  advertise(kOtherMac);
+  EXPECT_EQ(resolve().mac, kOtherMac);
+}
+
+TEST_F(NeighbourCacheTest, ADoubtedEntryThatIsStaleIsProbedAtOnce) {
+  make_known();
+  pass(kReachableTimeMax);
+  cache_.doubt(0, kPeer, now_);
+  EXPECT_EQ(run().size(), 1u);
+  advertise(kPeerMac);
+  pass(kReachableTimeMax);
+  resolve();  // in DELAY
+  cache_.doubt(0, kPeer, now_);
+  EXPECT_EQ(run().size(), 1u);
+}
+
+// The sessions to all hosts behind a router that answers may doubt it.
+TEST_F(NeighbourCacheTest, AHostThatHasJustAnsweredIsNotDoubted) {
+  make_known();
+  cache_.doubt(0, kPeer, now_);
+  EXPECT_TRUE(run().empty());
+  EXPECT_TRUE(pass(kRetransmitTime).empty());
+  cache_.doubt(0, kPeer, now_);
+  EXPECT_EQ(run().size(), 1u);
+  advertise(kPeerMac);
+  cache_.doubt(0, kPeer, now_);
+  EXPECT_TRUE(pass(kRetransmitTime).empty());
+}
+
+TEST_F(NeighbourCacheTest, ADoubtAddsNothing) {
+  cache_.doubt(0, kPeer, now_);
+  EXPECT_EQ(cache_.used(), 0u);
+  resolve();
+  EXPECT_EQ(run().size(), 1u);
+  cache_.doubt(0, kPeer, now_);
+  EXPECT_TRUE(run().empty()) << "it is asked for already";
+}
+
 TEST_F(NeighbourCacheTest, AnAdvertisementNobodyAskedForIsIgnored) {
   EXPECT_FALSE(advertise(kPeerMac));
   EXPECT_EQ(cache_.used(), 0u);

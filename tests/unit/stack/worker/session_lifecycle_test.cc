@@ -2,10 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "stack/io/rss_spread.h"
+#include "stack/link/neighbour_cache.h"
+#include "stack/wire/bytes.h"
+#include "stack/wire/ethernet.h"
 #include "tests/support/silent_queue.h"
+#include "tests/unit/stack/worker/connected_parts.h"
 #include "tests/unit/stack/worker/worker_parts.h"
 
 namespace lyre::worker {
@@ -156,6 +163,60 @@ TEST_F(SessionLifecycleTest, AReleasedSessionLeavesNoTrace) {
   EXPECT_FALSE(state.engine.is_open(conn));
   EXPECT_EQ(state.find_connection(tuple), FlowTable::kNone);
   EXPECT_TRUE(state.transmit_queue.empty());
+}
+
+/// The address of the peer has moved to another machine, and nobody was told.
+class PeerWithAnotherMac : public ConnectedParts {
+ protected:
+  static constexpr MacAddress kNewMac{{2, 0, 0, 0, 0, 10}};
+
+  /// Makes turns for so long. Returns the frames that left.
+  std::vector<Frame> pass(Nanos span) {
+    std::vector<Frame> sent;
+    for (const Nanos end = state.now + span; state.now < end;) {
+      state.now += millis(5);
+      lifecycle.run_timers();
+      neighbourhood.run_timers();
+      transmission.transmit();
+      for (Frame& frame : take_frames()) sent.push_back(std::move(frame));
+    }
+    return sent;
+  }
+  static MacAddress destination_of(const Frame& frame) {
+    MacAddress mac;
+    std::copy_n(frame.begin(), mac.bytes.size(), mac.bytes.begin());
+    return mac;
+  }
+  static bool asks_for_peer(const Frame& frame) {
+    const auto ethernet_type = static_cast<uint16_t>(frame[12] << 8 | frame[13]);
+    const uint8_t* target = frame.data() + wire::kEthernetHeaderBytes + 24;
+    return ethernet_type == wire::kEtherTypeArp && wire::read_be32(target) == kPeer.address.as_v4();
+  }
+};
+
+// It was asked for when its entry became stale, after up to 50 s. Sessions gave up after 20 s.
+TEST_F(PeerWithAnotherMac, IsFoundBecauseItAcknowledgesNothing) {
+  lifecycle.apply(conn, state.engine.on_app_shutdown(conn, state.now));
+  std::vector<MacAddress> asked;
+  while (state.now < seconds(1) + link::kReachableTime / 2 &&
+         (asked.empty() || asked.back() != kMacBroadcast)) {
+    for (const Frame& frame : pass(millis(5))) {
+      if (asks_for_peer(frame)) asked.push_back(destination_of(frame));
+    }
+  }
+  ASSERT_EQ(asked.size(), size_t{link::kSolicitsMax} + 1) << "before its entry is stale";
+  EXPECT_EQ(asked.front(), kPeerMac);
+  EXPECT_EQ(asked.back(), kMacBroadcast);
+  neighbourhood.on_arp(0, {.operation = wire::ArpOperation::kReply,
+                           .sender_mac = kNewMac,
+                           .sender_ip = kPeer.address,
+                           .target_mac = state.ports[0].mac(),
+                           .target_ip = kOwn});
+  const std::vector<Frame> sent = pass(seconds(5));
+  EXPECT_TRUE(std::any_of(sent.begin(), sent.end(), [](const Frame& frame) {
+    return destination_of(frame) == kNewMac && !asks_for_peer(frame);
+  }));
+  EXPECT_EQ(state.engine.state(conn), tcp::State::kFinWait1);
 }
 
 }  // namespace
