@@ -80,6 +80,7 @@ Status Assembly::complete(const ControlThread& control, int reply_fd, const Heri
   const Status opened =
       open_ports(heritage != nullptr ? std::span(heritage->macs) : std::span<const MacAddress>());
   if (!opened.ok()) return opened;
+  if (heritage != nullptr) ports_->set_verified(heritage->verified_addresses);
   ports_->show(stats_);
   if (Status status = make_domain_stats(); !status.ok()) return status;
   make_workers(reply_fd);

@@ -42,8 +42,9 @@ class Assembly {
                                                    std::unique_ptr<io::Backend> backend);
   /// What an earlier process leaves to this one.
   struct Heritage {
-    std::vector<MacAddress> macs;  ///< of its ports
-    SipKey secret;                 ///< WorkerConfig::secret
+    std::vector<MacAddress> macs;                              ///< of its ports
+    SipKey secret;                                             ///< WorkerConfig::secret
+    std::vector<std::vector<IpAddress>> verified_addresses{};  ///< RegistryRecord has them
   };
   /// Between the two steps: opens some ports (bit n: port n) before the other process stops.
   Status open_ports_early(const Heritage& heritage, uint32_t which);

@@ -3,9 +3,11 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
@@ -15,6 +17,25 @@
 #include "daemon/upgrade/port_handover.h"
 
 namespace lyre {
+namespace {
+
+/// By port: the addresses of IPv6 of which all workers found that no other host has them. REQUIRES:
+/// no worker polls.
+std::vector<std::vector<IpAddress>> verified_addresses(Assembly& assembly) {
+  std::vector<std::vector<IpAddress>> out(assembly.ports().count());
+  for (uint32_t port = 0; port < out.size(); ++port) {
+    out[port] = assembly.worker(0).verified_addresses(port);
+    for (uint32_t i = 1; i < assembly.threads().count(); ++i) {
+      const std::vector<IpAddress> its = assembly.worker(i).verified_addresses(port);
+      std::erase_if(out[port], [&its](const IpAddress& address) {
+        return std::find(its.begin(), its.end(), address) == its.end();
+      });
+    }
+  }
+  return out;
+}
+
+}  // namespace
 
 Predecessor::Predecessor(boost::asio::io_context& io, Parts parts)
     : parts_(std::move(parts)), watch_(io), timer_(io) {}
@@ -189,7 +210,8 @@ Status Predecessor::await_taken_over() {
 void Predecessor::write_state(record::Writer& records, std::vector<int>& descriptors) {
   Assembly& assembly = parts_.assembly;
   ControlServers& control = assembly.control();
-  RegistryRecord registry{.secret = assembly.secret()};
+  RegistryRecord registry{.secret = assembly.secret(),
+                          .verified_addresses = verified_addresses(assembly)};
   registry.has_helper = parts_.mappings.helper_socket() >= 0;
   if (registry.has_helper) descriptors.push_back(parts_.mappings.helper_socket());
   record::Writer attached;

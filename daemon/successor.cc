@@ -45,6 +45,7 @@ Status Successor::await_ports() {
     return not_right("its clients");
   }
   heritage_.secret = registry_.secret;
+  heritage_.verified_addresses = registry_.verified_addresses;
   const auto free = link_.expect(UpgradeStep::kPortsClosed, kUpgradeOfPorts);
   return free.ok() ? Status(Ok{}) : free.error();
 }

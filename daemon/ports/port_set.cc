@@ -51,7 +51,6 @@ std::vector<IpAddress> own_addresses(const PortConfig& config) {
 
 Status PortSet::open(io::Backend& backend, std::span<io::PacketMemory* const> memories,
                      std::span<const MacAddress> macs, uint32_t which) {
-  has_predecessor_ = !macs.empty();
   ports_.resize(count());
   upkeeps_.resize(count());
   for (uint32_t i = 0; i < count(); ++i) {
@@ -159,6 +158,7 @@ void PortSet::join_groups(uint32_t port) {
 }
 
 std::vector<worker::PortBinding> PortSet::bindings(uint32_t worker) const {
+  using Addresses = std::vector<IpAddress>;
   std::vector<worker::PortBinding> out;
   for (uint32_t i = 0; i < count(); ++i) {
     const PortConfig& config = config_.ports[i];
@@ -167,7 +167,7 @@ std::vector<worker::PortBinding> PortSet::bindings(uint32_t worker) const {
     out.push_back({.io = &ports_[i]->queue(worker),
                    .addresses = std::move(addresses),
                    .gateways = config.gateways,
-                   .has_verified_addresses = has_predecessor_,
+                   .verified_addresses = i < verified_.size() ? verified_[i] : Addresses{},
                    .takes_routers = config.accepts_routers,
                    .neighbours_max = neighbours_of(config),
                    .mtu_bytes = config.mtu_bytes,

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/config/config.h"
@@ -35,6 +36,11 @@ class PortSet {
   void discard_received(std::span<io::PacketMemory* const> memories);
 
   uint32_t count() const { return static_cast<uint32_t>(config_.ports.size()); }
+  /// By port: the addresses of IPv6 that an earlier process has used, and of which it knew that no
+  /// other host has them. Workers probe for all others before they use them (RFC 4862 5.4).
+  void set_verified(std::vector<std::vector<IpAddress>> addresses) {
+    verified_ = std::move(addresses);
+  }
   /// The ports as a worker's bindings.
   std::vector<worker::PortBinding> bindings(uint32_t worker) const;
   /// A worker's queues, one of each port.
@@ -101,8 +107,8 @@ class PortSet {
   const Config& config_;
   std::vector<std::unique_ptr<io::Port>> ports_;  ///< null: not open yet
   std::vector<Upkeep> upkeeps_;                   ///< one for each port
-  bool has_predecessor_ = false;
-  uint32_t restarts_next_ = 0;  ///< the port that restart() looks at first
+  std::vector<std::vector<IpAddress>> verified_;  ///< by port
+  uint32_t restarts_next_ = 0;                    ///< the port that restart() looks at first
 };
 
 }  // namespace lyre

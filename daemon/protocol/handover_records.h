@@ -3,10 +3,14 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <vector>
 
+#include "stack/base/interface_address.h"
+#include "stack/base/ip_address.h"
 #include "stack/base/mac_address.h"
 #include "stack/base/siphash.h"
 #include "stack/channel/abi.h"
+#include "stack/channel/control.h"
 
 /// The daemon's own records for the daemon that goes on in its place, beside those of its workers
 /// (stack/worker/handover_records.h): fields in the order of the format, and descriptors in the
@@ -14,7 +18,7 @@
 /// behind has_since().
 namespace lyre {
 
-inline constexpr uint16_t kDaemonHandoverVersion = 2;  ///< of all records below
+inline constexpr uint16_t kDaemonHandoverVersion = 3;  ///< of all records below
 inline constexpr uint32_t kNoDomain = UINT32_MAX;
 
 /// A string of at most 4 KiB.
@@ -25,6 +29,22 @@ void list_text(Fields& fields, T& text) {
   fields.number(bytes, uint16_t{0}, uint16_t{4096});
   if constexpr (!std::is_const_v<T>) text.resize(bytes);
   fields.bytes({reinterpret_cast<Byte*>(text.data()), bytes});
+}
+
+/// Of each port, some of its addresses.
+template <typename Fields, typename T>
+void list_addresses(Fields& fields, T& ports) {
+  const auto list_count = [&fields](auto& list, size_t most) {
+    using List = std::remove_reference_t<decltype(list)>;
+    auto count = static_cast<uint8_t>(list.size());
+    fields.number(count, uint8_t{0}, static_cast<uint8_t>(most));
+    if constexpr (!std::is_const_v<List>) list.resize(count);
+  };
+  list_count(ports, channel::kPortsMax);
+  for (auto& addresses : ports) {
+    list_count(addresses, kPortAddressesMax);
+    for (auto& address : addresses) fields.address(address);
+  }
 }
 
 /// What both daemons must have alike.
@@ -77,6 +97,8 @@ struct RegistryRecord {
   uint32_t region_count = 0;
   uint32_t attached_count = 0;
   bool has_helper = false;
+  /// By port: those of IPv6 that no other host has. Since version 3; before that none is known.
+  std::vector<std::vector<IpAddress>> verified_addresses{};
 };
 
 template <typename Fields, typename T>
@@ -89,6 +111,7 @@ void list_registry(Fields& fields, T& record) {
   fields.number(record.region_count);
   fields.number(record.attached_count);
   fields.flag(record.has_helper);
+  if (fields.has_since(3)) list_addresses(fields, record.verified_addresses);
 }
 
 /// With descriptors: memory, both ends of the socket that wakes the client (reading, writing), the

@@ -1,5 +1,7 @@
 #include "stack/link/ndp.h"
 
+#include <algorithm>
+
 #include "stack/base/check.h"
 #include "stack/base/ipv6_address.h"
 #include "stack/base/rng.h"
@@ -23,7 +25,9 @@ void Ndp::set_port(uint8_t port, const NdpPort& description, Nanos now) {
   ports_[port] = Port{.takes_routers = description.takes_routers, .mac = description.mac};
   for (const InterfaceAddress& address : description.addresses) {
     if (address.address.is_v4()) continue;
-    const bool is_verified = description.is_verified;
+    const auto& verified = description.verified;
+    const bool is_verified =
+        std::find(verified.begin(), verified.end(), address.address) != verified.end();
     const bool is_ready = is_verified && description.takes_routers;
     if (is_ready && is_ipv6_link_local(address.address)) solicit_routers(ports_[port], now);
     own_.push(Own{.address = address,
@@ -392,6 +396,14 @@ const Ndp::Own* Ndp::usable_for(uint8_t port, const IpAddress& peer) const {
     best_rank = rank;
   }
   return best;
+}
+
+bool Ndp::is_usable(uint8_t port, const IpAddress& address) const {
+  for (const Own& own : own_) {
+    if (own.port != port || own.address.address != address) continue;
+    return own.state == AddressState::kUsable;
+  }
+  return false;
 }
 
 bool Ndp::is_on_link(uint8_t port, const IpAddress& address) const {

@@ -37,8 +37,8 @@ struct NdpPort {
   std::span<const InterfaceAddress> addresses;  ///< IPv4 addresses are ignored
   bool takes_routers = false;                   ///< default routers are learned from advertisements
   uint32_t neighbours_max = kNeighboursDefault;
-  bool is_verified =
-      false;  ///< this host has used the addresses until now: they are not probed for
+  /// This host has used these of the addresses until now: they are not probed for.
+  std::span<const IpAddress> verified;
 };
 
 /// An NDP message as it arrived.
@@ -55,8 +55,8 @@ class Ndp {
  public:
   explicit Ndp(uint64_t seed) : seed_(seed) {}
 
-  /// Starts duplicate address detection for the addresses. REQUIRES: if any is IPv6, one of them is
-  /// link-local.
+  /// Starts duplicate address detection for the addresses that are not verified. REQUIRES: if any
+  /// is IPv6, one of them is link-local.
   void set_port(uint8_t port, const NdpPort& description, Nanos now);
 
   /// Sends again what the link may have lost while it was down: probes for tentative addresses,
@@ -73,6 +73,8 @@ class Ndp {
   /// False until duplicate address detection ended for every address of the port.
   bool is_settled(uint8_t port) const { return ports_[port].is_settled; }
   bool has_usable(uint8_t port) const { return ports_[port].has_usable; }
+  /// Whether `address` is one of the port's, and usable.
+  bool is_usable(uint8_t port, const IpAddress& address) const;
   /// The port's link-local address once it is usable.
   std::optional<IpAddress> link_local_of(uint8_t port) const;
 

@@ -24,12 +24,13 @@ void Neighbours::on_link_up(uint8_t port, Nanos now) {
   find_deadline();
 }
 
-Resolved Neighbours::resolve(uint8_t port, const IpAddress& next_hop, Nanos now) {
+Resolved Neighbours::resolve(uint8_t port, const IpAddress& next_hop, Nanos now,
+                             const IpAddress& source) {
   if (port >= kPortsMax) return {Answer::kUnreachable, {}};
   if (next_hop.is_v4()) {
     if (!arp_.has_address(port)) return {Answer::kUnreachable, {}};
   } else {
-    if (!ndp_.is_settled(port)) return {Answer::kPending, {}};
+    if (!ndp_.is_settled(port) && !ndp_.is_usable(port, source)) return {Answer::kPending, {}};
     if (!ndp_.has_usable(port)) return {Answer::kUnreachable, {}};
   }
   const Resolved out = cache_.resolve(port, next_hop, now);

@@ -17,17 +17,19 @@ class Neighbours {
   explicit Neighbours(uint64_t seed) : cache_(seed), ndp_(seed), mld_(seed) {}
 
   /// Sets the configuration of `port`, once, and allocates its part of the cache. Its IPv4
-  /// addresses are announced, its IPv6 addresses probed for first.
+  /// addresses are announced, its IPv6 addresses that are not verified probed for first.
   void set_port(uint8_t port, const NdpPort& description, Nanos now);
 
   /// The link of `port` came up. Other hosts may be connected now, and earlier announcements may
   /// not have reached them: solicitations and announcements are sent again.
   void on_link_up(uint8_t port, Nanos now);
 
-  /// The MAC of `next_hop` on `port`. kPending while a solicitation is unanswered, or while
-  /// duplicate address detection runs on the port; kUnreachable also where the port has no address
-  /// of the family.
-  Resolved resolve(uint8_t port, const IpAddress& next_hop, Nanos now);
+  /// The MAC of `next_hop` on `port`, for packets from `source`. kPending while a solicitation is
+  /// unanswered, and while duplicate address detection runs for `source`, or, where that is
+  /// unspecified, for any address of the port; kUnreachable also where the port has no address of
+  /// the family.
+  Resolved resolve(uint8_t port, const IpAddress& next_hop, Nanos now,
+                   const IpAddress& source = {});
   /// A neighbour that was resolved is kept until release(). False: the cache has no entry for it.
   bool hold(uint8_t port, const IpAddress& next_hop) { return cache_.hold(port, next_hop); }
   void release(uint8_t port, const IpAddress& next_hop) { cache_.release(port, next_hop); }

@@ -52,7 +52,7 @@ void Neighbourhood::add_port(const PortBinding& binding) {
                               .addresses = {addresses.begin(), addresses.size()},
                               .takes_routers = binding.takes_routers,
                               .neighbours_max = binding.neighbours_max,
-                              .is_verified = binding.has_verified_addresses},
+                              .verified = binding.verified_addresses},
                              state_.now);
   for (const IpAddress& gateway : binding.gateways) {
     add_route(index, ip::Prefix::all_of_family(gateway), gateway);

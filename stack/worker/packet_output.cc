@@ -95,7 +95,7 @@ void PacketOutput::send_alone(const FourTuple& tuple, const tcp::SegmentOut& seg
   if (route->is_local) mac = state_.ports[route->port].mac();
   if (!mac) {
     const link::Resolved resolved =
-        state_.neighbours.resolve(route->port, route->next_hop, state_.now);
+        state_.neighbours.resolve(route->port, route->next_hop, state_.now, tuple.local.address);
     if (resolved.answer != link::Answer::kKnown) return state_.drop(Drop::kTxUnresolved);
     mac = resolved.mac;
   }

@@ -122,9 +122,10 @@ std::optional<MacAddress> Transmission::neighbour_of(uint32_t conn) {
     return std::nullopt;
   }
   const auto port = static_cast<uint8_t>(sender.port);
-  link::Resolved resolved = state_.neighbours.resolve(port, sender.next_hop, state_.now);
+  const IpAddress& source = state_.engine.tuple(conn).local.address;
+  link::Resolved resolved = state_.neighbours.resolve(port, sender.next_hop, state_.now, source);
   if (resolved.answer == link::Answer::kUnreachable && reroute(conn)) {
-    resolved = state_.neighbours.resolve(port, sender.next_hop, state_.now);
+    resolved = state_.neighbours.resolve(port, sender.next_hop, state_.now, source);
   }
   if (!sender.holds_neighbour) state_.hold_neighbour(sender);
   if (resolved.answer == link::Answer::kKnown) return resolved.mac;

@@ -251,6 +251,14 @@ bool Worker::take_over(std::span<const Command> memory, record::Reader& in, Nano
   impl_->state.memory.return_cached();
   return is_taken;
 }
+std::vector<IpAddress> Worker::verified_addresses(uint32_t port) const {
+  std::vector<IpAddress> out;
+  for (const link::Ndp::Own& own : impl_->state.neighbours.ndp().addresses()) {
+    const bool is_verified = own.port == port && own.state == link::AddressState::kUsable;
+    if (is_verified) out.push_back(own.address.address);
+  }
+  return out;
+}
 uint32_t Worker::sessions_lost() const { return impl_->sessions_lost; }
 bool Worker::try_claim_all() {
   WorkerState& state = impl_->state;

@@ -30,9 +30,9 @@ struct PortBinding {
   /// address, which is derived from its MAC where none is given (RFC 4291) and counts, too.
   std::vector<InterfaceAddress> addresses;
   std::vector<IpAddress> gateways;  ///< at most one of each family
-  /// An earlier daemon of this host has used the addresses until now: those of IPv6 are not probed
+  /// Addresses of IPv6 that an earlier daemon of this host has used until now: they are not probed
   /// for before they are used.
-  bool has_verified_addresses = false;
+  std::vector<IpAddress> verified_addresses{};
   bool takes_routers = false;      ///< learns default routers of IPv6 from their advertisements
   uint32_t neighbours_max = 1024;  ///< entries of the neighbour cache
   uint32_t mtu_bytes = 1500;
@@ -149,6 +149,9 @@ class Worker {
   /// (handover_writer.h). Call between two turns; this worker is not changed. The daemon has asked
   /// nothing of it that is not answered.
   void write_handover(record::Writer& out);
+  /// The addresses of IPv6 of a port that no other host has, as was found out. Call between two
+  /// turns.
+  std::vector<IpAddress> verified_addresses(uint32_t port) const;
   /// Goes on in the place of a worker that wrote `in`: before the first turn. `memory`: a kAttach
   /// for each of its clients and a kAddRegion for each of their regions, mapped in this process.
   /// False: it cannot, and must not make a turn.

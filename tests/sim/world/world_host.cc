@@ -31,7 +31,7 @@ WorldHost::WorldHost(io::sim::Link& link, int end, const WorldHostOptions& optio
       memories_(first_of(make_memory())),
       port_(link.add_queue(end, *memories_.back()), *memories_.back()),
       stats_(new channel::WorkerStats()),
-      worker_(make_worker(false)) {
+      worker_(make_worker({})) {
   for (uint32_t i = 0; i < options.clients.size(); ++i) {
     seats_.push_back({.options = options.clients[i]});
     seats_[i].client =
@@ -48,11 +48,12 @@ std::unique_ptr<io::sim::Memory> WorldHost::make_memory() const {
                              .segment_bytes = options_.segment_bytes});
 }
 
-std::unique_ptr<worker::Worker> WorldHost::make_worker(bool is_successor) {
+/// `verified`: what its predecessor has used of the addresses.
+std::unique_ptr<worker::Worker> WorldHost::make_worker(const std::vector<IpAddress>& verified) {
   const worker::PortBinding binding{
       .io = &port_,
       .addresses = addresses_of(static_cast<uint32_t>(end_), link_.options().mtu_bytes),
-      .has_verified_addresses = is_successor,
+      .verified_addresses = verified,
       .mtu_bytes = link_.options().mtu_bytes};
   worker::WorkerConfig config;
   config.engine = {.connections_max = options_.connections_max,
@@ -72,6 +73,7 @@ bool WorldHost::try_upgrade(Nanos now) {
   if (!worker_->inbox().is_empty()) return false;
   record::Writer records;
   worker_->write_handover(records);
+  const std::vector<IpAddress> verified = worker_->verified_addresses(0);
   worker_.reset();
   link_.close_driver(end_);
   memories_.push_back(make_memory());
@@ -79,7 +81,7 @@ bool WorldHost::try_upgrade(Nanos now) {
   link_.bring_back(end_, memories);
   port_.move_to(*memories_.back());
   stats_ = std::make_unique<channel::WorkerStats>();
-  worker_ = make_worker(true);
+  worker_ = make_worker(verified);
   std::vector<worker::Command> clients;
   for (Seat& seat : seats_) {
     if (!seat.client) continue;

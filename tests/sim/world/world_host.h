@@ -59,7 +59,7 @@ class WorldHost {
     bool comes_back = false;
   };
   std::unique_ptr<io::sim::Memory> make_memory() const;
-  std::unique_ptr<worker::Worker> make_worker(bool is_successor);
+  std::unique_ptr<worker::Worker> make_worker(const std::vector<IpAddress>& verified);
   void take_replies();
   void on_detached(uint32_t index);
 

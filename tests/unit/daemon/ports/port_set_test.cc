@@ -286,6 +286,19 @@ TEST_F(PortSetTest, SomePortsAreOpenedBeforeTheOthers) {
   EXPECT_EQ(ports_.summary(), "rail0 10.9.0.1, rail1 10.9.1.1");
 }
 
+// All addresses of all ports were, so a new one was announced as ours without a question.
+TEST_F(PortSetTest, OnlyAddressesThatThePredecessorUsedAreVerified) {
+  const std::vector<MacAddress> macs{{{2, 0, 0, 0, 0, 1}}, {{2, 0, 0, 0, 0, 2}}};
+  ASSERT_TRUE(ports_.open(backend_, memories_, macs).ok());
+  for (const auto& binding : ports_.bindings(0)) EXPECT_TRUE(binding.verified_addresses.empty());
+  const std::vector<IpAddress> used{ports_.addresses_of(1).back().address};
+  ports_.set_verified({{}, used});
+  for (const uint32_t worker : {0u, 1u}) {
+    EXPECT_TRUE(ports_.bindings(worker)[0].verified_addresses.empty());
+    EXPECT_EQ(ports_.bindings(worker)[1].verified_addresses, used);
+  }
+}
+
 TEST_F(PortSetTest, PortsThatAnotherProcessMayHaveMeanwhileStayOpen) {
   ASSERT_TRUE(open().ok());
   ports_.close(0b01);

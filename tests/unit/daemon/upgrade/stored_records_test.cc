@@ -28,14 +28,18 @@ constexpr uint64_t kStoredArena = 1 << 20;
 constexpr uint64_t kStoredCopies = 2 << 20;
 constexpr uint32_t kStoredRegion = worker::kContextsMax + 3;
 constexpr uint32_t kStaying = 0, kLeaving = 2;
+constexpr IpAddress kStoredAddress{{0xfd, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+constexpr IpAddress kStoredLinkLocal{{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 2}};
 
-const RegistryRecord kStoredRegistry{.next_generation = 77,
-                                     .region_uses = 5,
-                                     .secret = {0x1122334455667788, 0x99aabbccddeeff00},
-                                     .client_count = 2,
-                                     .region_count = 2,
-                                     .attached_count = 1,
-                                     .has_helper = true};
+const RegistryRecord kStoredRegistry{
+    .next_generation = 77,
+    .region_uses = 5,
+    .secret = {0x1122334455667788, 0x99aabbccddeeff00},
+    .client_count = 2,
+    .region_count = 2,
+    .attached_count = 1,
+    .has_helper = true,
+    .verified_addresses = {{}, {kStoredAddress, kStoredLinkLocal}}};
 
 ClientRecord stored_client(uint32_t context) {
   const bool is_attached = context == kStaying;
@@ -186,6 +190,9 @@ TEST(StoredRecords, TheStateOfEveryVersionIsTakenOver) {
     EXPECT_EQ(facts.secret.k0, kStoredRegistry.secret.k0);
     EXPECT_EQ(facts.secret.k1, kStoredRegistry.secret.k1);
     EXPECT_TRUE(facts.has_helper);
+    const auto verified =
+        version < 3 ? std::vector<std::vector<IpAddress>>{} : kStoredRegistry.verified_addresses;
+    EXPECT_EQ(facts.verified_addresses, verified);
     FakeWorkers workers(kStoredWorkers);
     ContextRegistry registry(workers, stored_options());
     std::vector<worker::DomainRules> domains(2);

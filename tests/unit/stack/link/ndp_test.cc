@@ -142,24 +142,6 @@ TEST_F(NdpTest, WaitersHearWhenTheAddressesAreOurs) {
   EXPECT_EQ(sent[0].ndp.message.target, kPeer);
 }
 
-/// After another daemon of this host has used them.
-TEST_F(NdpTest, UsesVerifiedAddressesWithoutAProbe) {
-  Neighbours table(7);
-  table.set_port(0, {.mac = kOwnMac, .addresses = kAddresses, .is_verified = true}, now_);
-  int advertisements = 0;
-  for (int i = 0; i < 4; ++i) {
-    NeighbourOutList out;
-    table.on_timer(now_, out);
-    for (const NeighbourOut& sent : out) {
-      if (sent.kind == NeighbourOut::Kind::kMld) continue;
-      EXPECT_EQ(sent.ndp.message.type, NdpType::kNeighbourAdvertisement);
-      ++advertisements;
-    }
-  }
-  EXPECT_GT(advertisements, 0);
-  EXPECT_TRUE(table.ndp().is_settled(0) && table.ndp().has_usable(0));
-}
-
 TEST_F(NdpTest, TellsItsNeighboursWhenAnAddressIsOurs) {
   // RFC 4861 7.2.6.
   int advertisements = 0;

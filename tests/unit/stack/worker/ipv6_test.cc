@@ -179,6 +179,23 @@ TEST(Ipv6, AnAddressThatAnotherHasIsGivenUp) {
   EXPECT_EQ(loser[0].status, channel::EndStatus::kUnreachable);
   EXPECT_EQ(loser[0].exact, channel::EndStatus::kAddressLost);
   EXPECT_TRUE(hosts.connect(5001, kRight)) << "the other address is as good as ever";
+  const auto verified = [&](WorkerHost& host) { return host.worker().verified_addresses(0); };
+  const auto count_of = [](const std::vector<IpAddress>& in, const IpAddress& address) {
+    return std::count(in.begin(), in.end(), address);
+  };
+  const std::vector<IpAddress> of_a = verified(hosts.a);
+  EXPECT_EQ(count_of(of_a, kLeft), 1);
+  EXPECT_EQ(count_of(of_a, link_local_address(hosts.link.queue(0, 0).capabilities().mac)), 1);
+  EXPECT_LE(count_of(of_a, kBoth) + count_of(verified(hosts.b), kBoth), 1)
+      << "whoever lost it says so to its successor";
+}
+
+TEST(Ipv6, AnAddressThatIsProbedForIsNotVerified) {
+  TwoWorkers hosts({}, host_with({{kLeft, 64}}), host_with({{kRight, 64}}));
+  hosts.run_for(millis(1));
+  EXPECT_TRUE(hosts.a.worker().verified_addresses(0).empty());
+  hosts.run_for(seconds(3));
+  EXPECT_EQ(hosts.a.worker().verified_addresses(0).size(), 2u);
 }
 
 TEST(Ipv6, FamiliesDoNotMix) {

@@ -53,11 +53,13 @@ class LearnedRouters : public TransmissionTest {
   static constexpr IpAddress kFar6{{0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
 
   LearnedRouters() {
-    neighbourhood.add_port({.io = &second_link.add_queue(0, memory, 1),
-                            .addresses = {{kOwn6, 64}},
-                            .has_verified_addresses = true,
-                            .takes_routers = true,
-                            .mtu_bytes = 1500});
+    io::PacketIo& io = second_link.add_queue(0, memory, 1);
+    neighbourhood.add_port(
+        {.io = &io,
+         .addresses = {{kOwn6, 64}},
+         .verified_addresses = {kOwn6, link_local_address(io.capabilities().mac)},
+         .takes_routers = true,
+         .mtu_bytes = 1500});
     neighbourhood.update_routes();
     for (const MacAddress& mac : {kFirstMac, kSecondMac}) {
       wire::NdpMessage message;
