@@ -159,6 +159,7 @@ Status EthernetPort::open_device() {
 void EthernetPort::close_device() {
   if (!is_attached_) return;
   is_attached_ = false;
+  interface_groups_.leave();
   extended_stats_.close();
   missed_.restart();
   unbuffered_.restart();
@@ -390,9 +391,16 @@ Status EthernetPort::join(std::span<const MacAddress> groups) {
   }
   int rc = rte_eth_dev_set_mc_addr_list(port_id_, list.data(), static_cast<uint32_t>(list.size()));
   if (rc != 0) rc = rte_eth_allmulticast_enable(port_id_);
-  // A virtual device that supports neither does not filter at all.
-  if (rc == 0 || quirks_->is_virtual) return Ok{};
-  return dpdk_error(args_.name() + ": cannot receive multicast frames", rc);
+  if (rc == 0) return Ok{};
+  const std::string text = args_.name() + ": cannot receive multicast frames";
+  if (!quirks_->is_virtual) return dpdk_error(text, rc);
+  const std::string interface(args_.value_of("iface"));
+  // A virtual device that supports neither does not filter at all. Under a kernel interface, a NIC
+  // may do so.
+  if (interface.empty() || makes_interface(args_)) return Ok{};
+  const Status joined = interface_groups_.join(interface, groups_);
+  if (joined) return Ok{};
+  return Error{joined.error().code, text + ": " + joined.error().text};
 }
 
 uint64_t EthernetPort::rx_missed() {

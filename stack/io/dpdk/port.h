@@ -10,6 +10,7 @@
 #include "stack/io/dpdk/dma_map.h"
 #include "stack/io/dpdk/environment.h"
 #include "stack/io/dpdk/extended_stats.h"
+#include "stack/io/dpdk/interface_groups.h"
 #include "stack/io/dpdk/memory.h"
 #include "stack/io/dpdk/port_setup.h"
 #include "stack/io/dpdk/queue.h"
@@ -114,6 +115,7 @@ class EthernetPort final : public Port {
   std::vector<std::unique_ptr<Queue>> queues_;
   std::vector<TxWatch> watches_;  ///< one for each queue
   std::vector<MacAddress> groups_;
+  InterfaceGroups interface_groups_;  ///< `groups_`, of a port on a kernel interface
 };
 
 }  // namespace lyre::io::dpdk
