@@ -14,16 +14,16 @@ namespace {
 using wire::NdpMessage;
 using wire::NdpType;
 
-constexpr IpAddress kOwn{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+constexpr IpAddress kOwnGlobal{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
 constexpr IpAddress kOther{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7}};
-constexpr IpAddress kOwnLinkLocal = link_local_address(kOwnMac);
-constexpr InterfaceAddress kAddresses[] = {{kOwn, 64}, {kOther, 64}, {kOwnLinkLocal, 64}};
+constexpr IpAddress kOwnLocal = link_local_address(kOwnMac);
+constexpr InterfaceAddress kOwnAddresses[] = {{kOwnGlobal, 64}, {kOther, 64}, {kOwnLocal, 64}};
 
 /// A port of a daemon in the place of another one, which has used some of the addresses.
 class VerifiedAddresses : public testing::Test {
  protected:
   void take_over(std::span<const IpAddress> used) {
-    table_.set_port(0, {.mac = kOwnMac, .addresses = kAddresses, .verified = used}, now_);
+    table_.set_port(0, {.mac = kOwnMac, .addresses = kOwnAddresses, .verified = used}, now_);
   }
   /// The NDP messages that are sent while `span` passes.
   std::vector<NdpPacket> pass(Nanos span) {
@@ -63,7 +63,7 @@ class VerifiedAddresses : public testing::Test {
 };
 
 TEST_F(VerifiedAddresses, AreUsedWithoutAProbe) {
-  take_over(std::vector{kOwn, kOther, kOwnLinkLocal});
+  take_over(std::vector{kOwnGlobal, kOther, kOwnLocal});
   EXPECT_TRUE(table_.ndp().is_settled(0) && table_.ndp().has_usable(0));
   const std::vector<NdpPacket> sent = pass(seconds(3));
   EXPECT_EQ(sent.size(), 3u * kNdpAnnounceCount);
@@ -74,8 +74,8 @@ TEST_F(VerifiedAddresses, AreUsedWithoutAProbe) {
 
 TEST_F(VerifiedAddresses, AllOthersAreProbedFor) {
   // RFC 4862 5.4: each address by itself.
-  take_over(std::vector{kOwn, kOwnLinkLocal});
-  EXPECT_EQ(state_of(kOwn), AddressState::kUsable);
+  take_over(std::vector{kOwnGlobal, kOwnLocal});
+  EXPECT_EQ(state_of(kOwnGlobal), AddressState::kUsable);
   EXPECT_EQ(state_of(kOther), AddressState::kTentative);
   std::vector<IpAddress> probed;
   for (const NdpPacket& sent : pass(kFirstSolicitDelayMax + kRetransmitTime)) {
@@ -86,9 +86,9 @@ TEST_F(VerifiedAddresses, AllOthersAreProbedFor) {
 }
 
 TEST_F(VerifiedAddresses, PacketsFromThemDoNotWaitForTheOthers) {
-  take_over(std::vector{kOwn, kOwnLinkLocal});
-  receive(NdpType::kNeighbourSolicitation, kPeer, kOwn);
-  EXPECT_EQ(answer_from(kOwn), Answer::kKnown);
+  take_over(std::vector{kOwnGlobal, kOwnLocal});
+  receive(NdpType::kNeighbourSolicitation, kPeer, kOwnGlobal);
+  EXPECT_EQ(answer_from(kOwnGlobal), Answer::kKnown);
   EXPECT_EQ(answer_from(kOther), Answer::kPending);
   EXPECT_EQ(answer_from({}), Answer::kPending) << "it may be from either";
   pass(kFirstSolicitDelayMax + kRetransmitTime);
@@ -97,11 +97,11 @@ TEST_F(VerifiedAddresses, PacketsFromThemDoNotWaitForTheOthers) {
 
 // The daemon that comes announced such an address as its own, and the owner lost its traffic.
 TEST_F(VerifiedAddresses, OneThatAnotherHostHasStaysWithItsOwner) {
-  take_over(std::vector{kOwn, kOwnLinkLocal});
+  take_over(std::vector{kOwnGlobal, kOwnLocal});
   std::vector<NdpPacket> sent = pass(nanos(0));
   receive(NdpType::kNeighbourAdvertisement, kOther, kOther);
   EXPECT_EQ(state_of(kOther), AddressState::kDuplicate);
-  EXPECT_EQ(state_of(kOwn), AddressState::kUsable);
+  EXPECT_EQ(state_of(kOwnGlobal), AddressState::kUsable);
   for (const NdpPacket& each : pass(seconds(30))) sent.push_back(each);
   for (const NdpPacket& each : sent) EXPECT_NE(each.message.target, kOther);
 }
