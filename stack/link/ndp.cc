@@ -174,8 +174,9 @@ void Ndp::remove_router(uint8_t port, const IpAddress& address, Nanos now) {
 void Ndp::suspect(uint8_t port, const IpAddress& address, Nanos now) {
   Router* router = find_router(port, address);
   if (router == nullptr) return;
+  const auto before = default_router(port);
   router->suspicion = ++suspicions_;
-  ++generation_;
+  if (default_router(port) != before) ++generation_;
   // All routers that are known may be gone, and another one may have come.
   const bool is_asking = ports_[port].solicit_at != kNever;
   if (best_router(port)->suspicion != 0 && !is_asking) solicit_routers(ports_[port], now);
@@ -185,8 +186,9 @@ void Ndp::suspect(uint8_t port, const IpAddress& address, Nanos now) {
 void Ndp::trust(uint8_t port, const IpAddress& address) {
   Router* router = find_router(port, address);
   if (router == nullptr || router->suspicion == 0) return;
+  const auto before = default_router(port);
   router->suspicion = 0;
-  ++generation_;
+  if (default_router(port) != before) ++generation_;
 }
 
 /// While a link is down no router answers, so what was found then does not count.

@@ -159,12 +159,15 @@ void on_window_restored(Core& core, Connection& c, Nanos now, Effects& effects) 
   if (c.reader_gone) c.deadline(Timer::kGiveUp) = orphan_limit;  // a window is no progress
 }
 
-/// RFC 9293 3.8.6.2.1: silly window avoidance holds text back for 0.1 to 1 s, however far apart the
-/// probes of the closed window were.
+/// RFC 9293 3.8.6.2.1: silly window avoidance holds text back for a timeout at most, however far
+/// apart the probes of the closed window were. A probe that was due sooner stays so: a peer that
+/// opens and closes its window would put it off again and again.
 void end_persist_backoff(Connection& c, Nanos now) {
   if (c.recovery.persist_backoff == 0) return;
+  const Nanos probe_at = c.deadline(Timer::kPersist);
   c.recovery.persist_backoff = 0;
   begin_persist(c, now);
+  c.deadline(Timer::kPersist) = earlier(probe_at, c.deadline(Timer::kPersist));
 }
 
 void update_window(Core& core, Connection& c, const SegmentIn& segment, bool was_withdrawn,

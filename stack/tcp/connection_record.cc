@@ -194,7 +194,6 @@ bool fits(const Core& core, const ReceiveState& rcv, SeqNum text_end, const Rece
   return rcv.run_tail == kNoNode || text.start.at_or_after(core.runs[rcv.run_tail].end());
 }
 
-/// `c` gets no list unless all is right.
 /// With nothing outstanding, a timeout would begin the repair of nothing.
 void forget_retransmission(Connection& c) {
   for (const Timer timer : {Timer::kTimeout, Timer::kTailProbe, Timer::kReorder}) {
@@ -209,6 +208,7 @@ void run_timeout_beside_tail_probe(Connection& c) {
   if (probe != kNever && timeout == kNever) timeout = probe + current_rto(c);
 }
 
+/// `c` gets no list unless all is right.
 bool read_connection(Core& core, Connection& c, uint32_t slot_bytes, record::Reader& in) {
   uint32_t sent_count = 0;
   bool has_undo = false;

@@ -255,8 +255,9 @@ void react_to_ack(Core& core, Connection& c, AckSample& sample, const AckOutcome
     sample.has_dsack = false;
   if (c.has_sack) adapt_reorder_window(c, sample.has_dsack);
   // 3. Before loss detection, which would start a new episode: after an undo this ACK changes
-  //    nothing more. RFC 4015 3: a mark in the episode makes its reduction final.
-  if (outcome.has_echo && c.is_repairing()) forget_reduction(core, c);
+  //    nothing more. RFC 4015 3: a mark in the episode makes its reduction final. A mark that is
+  //    worth a fraction of the window (RFC 8257) does not.
+  if (outcome.has_echo && c.is_repairing() && !echoes_every_mark(c)) forget_reduction(core, c);
   if (undo_if_spurious(core, c, sample, outcome.acked_bytes > 0)) return;
   // 4. The old phase ends before losses are looked for, so that a loss found now starts a new one.
   const bool followed_prr = follows_prr(c);

@@ -54,15 +54,15 @@ constexpr int kComparedRuns = 64;
 /// Moves the start of `text` behind the runs from `next` on that hold its first bytes. Returns the
 /// run after those. Empty: they are too many.
 std::optional<uint32_t> skip_held_front(const Core& core, uint32_t next, NewText& text) {
-  for (int i = 0; i < kComparedRuns; ++i) {
+  for (int compared = 0;; ++compared) {
     if (next == kNoNode || text.is_empty()) return next;
     const ReceivedRun& run = core.runs[next];
     if (run.start.after(text.start)) return next;
+    if (compared == kComparedRuns) return std::nullopt;
     text.start = latest(text.start, run.end());
     text.after = next;
     next = run.next;
   }
-  return std::nullopt;
 }
 
 /// The first run that `text` does not replace: it is not inside the text, or there are too many
@@ -189,8 +189,10 @@ void schedule_ack(Connection& c, const SegmentIn& segment, bool filled_gap, Nano
   const bool is_overrun = (segment.seq + segment.payload_bytes).after(rcv.edge);
   // Text in the last segment of the handshake: its sender has already waited for two round trips.
   const bool is_first_word = effects.became_established;
-  const bool is_due = filled_gap || rcv.gap_head != kNoNode || is_quick || is_first_word ||
-                      c.config.quick_ack || rcv.unacked_bytes >= 2u * rcv.segment_bytes_max;
+  const bool has_early_fin = rcv.has_fin && rcv.nxt.before(rcv.fin_seq);
+  const bool is_due = filled_gap || rcv.gap_head != kNoNode || has_early_fin || is_quick ||
+                      is_first_word || c.config.quick_ack ||
+                      rcv.unacked_bytes >= 2u * rcv.segment_bytes_max;
   if (is_overrun) rcv.edge = segment.seq + segment.payload_bytes;
   if (is_due && !is_overrun) {
     ack_at_once(c, effects);

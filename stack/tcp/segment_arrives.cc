@@ -142,16 +142,14 @@ void note_sign_of_life(Connection& c, Nanos now) {
   c.heard_unreachable = false;
 }
 
-/// RFC 9293 3.10.7.4, fifth to eighth, TIME-WAIT: a FIN starts the wait anew. Any other segment is
-/// acknowledged, as Linux does, and its text is not taken. A bare ACK at RCV.NXT is not answered:
-/// two hosts in TIME-WAIT would exchange ACKs for ever.
+/// RFC 9293 3.10.7.4, fifth to eighth, TIME-WAIT. The peer's own FIN lies below RCV.NXT, and
+/// answer_unacceptable() starts the wait anew for it. Any other segment is acknowledged, as Linux
+/// does, and its text is not taken. A bare ACK at RCV.NXT is not answered: two hosts in TIME-WAIT
+/// would exchange ACKs for ever.
 void process_in_time_wait(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                           Effects& effects) {
-  if (segment.flags.has(TcpFlags::kFin)) {
-    restart_time_wait(c, now);
-    return ack_at_once(c, effects);
-  }
-  if (segment.payload_bytes == 0 && segment.seq == c.rcv.nxt) return;
+  const bool is_fin = segment.flags.has(TcpFlags::kFin);
+  if (!is_fin && segment.payload_bytes == 0 && segment.seq == c.rcv.nxt) return;
   effects.drop = Drop::kTcpOutOfWindow;
   challenge_ack(core, c, now, effects);
 }

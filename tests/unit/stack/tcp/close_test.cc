@@ -196,13 +196,15 @@ TEST(TimeWait, OnlyAFinMakesItLonger) {  // RFC 9293 3.10.7.4, eighth
 
 /// A host that knows only the four-tuple could keep it for ever.
 TEST(TimeWait, OnlyThePeersOwnFinMakesItLonger) {  // RFC 9293 3.10.7.4, eighth
-  Peer peer;
-  reach_time_wait(peer);
-  peer.wait(millis(peer.config.time_wait_ms) - seconds(1));
-  EXPECT_EQ(peer.send(peer.make(kFA, 1u << 30, 1)).drop, Drop::kTcpOutOfWindow);
-  peer.all();
-  peer.wait(seconds(1));
-  EXPECT_TRUE(peer.effects.is_over);
+  for (const uint32_t at : {1u, 100u, 1u << 30}) {
+    Peer peer;
+    reach_time_wait(peer);
+    peer.wait(millis(peer.config.time_wait_ms) - seconds(1));
+    EXPECT_EQ(peer.send(peer.make(kFA, at, 1)).drop, Drop::kTcpOutOfWindow) << at;
+    peer.all();
+    peer.wait(seconds(1));
+    EXPECT_TRUE(peer.effects.is_over) << at;
+  }
 }
 
 TEST(TimeWait, AnswersAreFew) {  // RFC 5961 7

@@ -241,6 +241,7 @@ TEST(Receive, RepeatIsComparedWithFewRuns) {
   send_single_bytes(peer, 1, kBytes);
   EXPECT_EQ(peer.text(1, 1).drop, Drop::kTcpDuplicate) << "its own run is enough";
   EXPECT_EQ(peer.text(1, 50).drop, Drop::kTcpDuplicate);
+  EXPECT_EQ(peer.text(1, 65).drop, Drop::kTcpDuplicate) << "64 runs beside the first one";
   EXPECT_EQ(peer.text(1, kBytes).drop, Drop::kTcpReassemblyFull);
   EXPECT_TRUE(peer.text(0, 1).has_readable);
   EXPECT_EQ(read_all(peer), 1 + kBytes);
@@ -302,6 +303,21 @@ TEST(Receive, FinOfTextBehindAGapIsInItsBlock) {  // RFC 2018 4
   ASSERT_EQ(ack.options.sack_count, 1);
   EXPECT_EQ(ack.options.sacks[0].start, peer.them(500));
   EXPECT_EQ(ack.options.sacks[0].end, peer.them(601));
+}
+
+TEST(Receive, TextThatLeavesAGapBeforeTheFinIsAcknowledgedAtOnce) {  // RFC 5681 4.2
+  Peer peer;
+  peer.dial();
+  for (uint32_t at = 0; at < 100; at += 2) {  // more than the quick ACKs of a new connection
+    peer.text(at, 1);
+    peer.text(at + 1, 1);
+    peer.wait(seconds(1));
+    peer.all();
+  }
+  peer.send(peer.make(kFA, 500, 0));
+  EXPECT_EQ(peer.all().size(), 1u);
+  peer.text(100, 10);
+  EXPECT_EQ(peer.all().size(), 1u);
 }
 
 TEST(Receive, FinBehindAGapIsAnsweredWithoutSack) {  // RFC 5681 4.2

@@ -443,6 +443,29 @@ TEST(SendWindow, SmallOpeningAfterALongClosureIsUsedSoon) {  // RFC 9293 3.8.6.2
   EXPECT_EQ(piece->payload_bytes, 300u);
 }
 
+TEST(SendWindow, AnOpeningDoesNotPutOffTheProbeThatIsDue) {  // RFC 9293 3.8.6.1
+  Peer peer;
+  peer.dial();
+  peer.window = 0;
+  peer.ack(0);
+  peer.app_send(1000);
+  EXPECT_TRUE(peer.all().empty());
+  Nanos interval{0};
+  for (int i = 0; i < 4; ++i) {
+    const Nanos before = peer.now;
+    peer.run_deadline();
+    interval = peer.now - before;
+    EXPECT_TRUE(peer.next().has_value());
+    peer.ack(0);
+  }
+  const Nanos probe_at = peer.now + interval * 2;
+  peer.wait(interval * 2 - millis(5));
+  peer.window = 300;
+  peer.ack(0);
+  peer.run_deadline();
+  EXPECT_EQ(peer.now, probe_at);
+}
+
 TEST(SendWindow, OldSegmentsDoNotUpdateIt) {  // RFC 9293 3.10.7.4: SND.WL1, SND.WL2
   Peer peer;
   peer.dial();
