@@ -1,5 +1,6 @@
 #include "daemon/control/control_server.h"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
@@ -11,6 +12,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <string>
+#include <utility>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/errno_error.h"
@@ -88,7 +91,7 @@ Status ControlServer::open() {
 void ControlServer::go_on(OwnedFd listener) {
   is_bound_ = true;
   struct stat file {};
-  if (::stat(options_.socket_path.c_str(), &file) == 0) bound_inode_ = file.st_ino;
+  if (::lstat(options_.socket_path.c_str(), &file) == 0) bound_inode_ = file.st_ino;
   apply_permissions();  // the configuration may be another one
   listener_.assign(listener.release());
   wait_for_client();
@@ -142,25 +145,43 @@ Status ControlServer::bind_socket() {
   if (bound != 0) return errno_error(path + ": cannot be bound");
   is_bound_ = true;
   struct stat file {};
-  if (::stat(path.c_str(), &file) == 0) bound_inode_ = file.st_ino;
+  if (::lstat(path.c_str(), &file) == 0) bound_inode_ = file.st_ino;
   apply_permissions();
   if (::listen(socket.get(), kBacklog) != 0) return errno_error(path + ": cannot listen");
   listener_.assign(socket.release());
   return Ok{};
 }
 
+/// None: another file is in its place. Whoever may write to the folder, such as root in a container
+/// into which it is mounted, can replace the socket by a link to any file.
+OwnedFd ControlServer::own_file() const {
+  OwnedFd opened(::open(options_.socket_path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat file {};
+  const bool is_own = opened.is_open() && ::fstat(opened.get(), &file) == 0 &&
+                      S_ISSOCK(file.st_mode) && file.st_uid == ::geteuid();
+  return is_own ? std::move(opened) : OwnedFd();
+}
+
 void ControlServer::apply_permissions() {
   const char* path = options_.socket_path.c_str();
+  const OwnedFd socket = own_file();
+  if (!socket.is_open()) {
+    spdlog::warn("{} is not this daemon's socket any more", path);
+    return;
+  }
   if (!options_.socket_group.empty()) {
     const group* found = ::getgrnam(options_.socket_group.c_str());
     if (found == nullptr) {
       spdlog::warn("no group '{}': {} keeps the daemon's own group", options_.socket_group, path);
-    } else if (::chown(path, static_cast<uid_t>(-1), found->gr_gid) != 0) {
+    } else if (::fchownat(socket.get(), "", static_cast<uid_t>(-1), found->gr_gid, AT_EMPTY_PATH) !=
+               0) {
       spdlog::warn("{} cannot be given to group '{}': {}", path, options_.socket_group,
                    std::strerror(errno));
     }
   }
-  if (::chmod(path, options_.socket_mode) != 0) {
+  // fchmod() does not take a descriptor of O_PATH.
+  const std::string opened = "/proc/self/fd/" + std::to_string(socket.get());
+  if (::chmod(opened.c_str(), options_.socket_mode) != 0) {
     spdlog::warn("{} cannot be given its mode: {}", path, std::strerror(errno));
   }
 }

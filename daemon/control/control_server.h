@@ -135,6 +135,7 @@ class ControlServer {
   friend class ControlClient;
 
   Status bind_socket();
+  OwnedFd own_file() const;
   void apply_permissions();
   void wait_for_client();
   void accept_one();

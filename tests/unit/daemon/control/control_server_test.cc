@@ -337,6 +337,25 @@ TEST_F(ControlServerTest, AProcessThatGoesOnAppliesItsOwnSocketMode) {
   EXPECT_EQ(mode_of(path_), 0640u);
 }
 
+// Whoever may write to the folder had another file's mode changed by an upgrade.
+TEST_F(ControlServerTest, AProcessThatGoesOnFollowsNoLinkInPlaceOfItsSocket) {
+  const std::string other = folder_ + "/other";
+  std::ofstream(other) << "private";
+  ASSERT_EQ(::chmod(other.c_str(), 0600), 0);
+  ASSERT_EQ(::unlink(path_.c_str()), 0);
+  ASSERT_EQ(::symlink(other.c_str(), path_.c_str()), 0);
+  ControlOptions others = options();
+  others.socket_mode = 0666;
+  {
+    CapturedLog log;
+    ControlServer successor(io_, mappings_, registry_, facts(), others);
+    successor.go_on(OwnedFd(::dup(server_->listener())));
+    EXPECT_EQ(mode_of(other), 0600u);
+    EXPECT_TRUE(log.has(path_ + " is not this daemon's socket any more")) << log.text();
+  }
+  ::unlink(other.c_str());
+}
+
 /// A child that inherited the socket must not keep the context of its dead parent alive.
 TEST_F(ControlServerTest, EndOfTheProcessIsTheEndOfTheClient) {
   const pid_t parent = ::fork();
