@@ -1,6 +1,7 @@
 #include "daemon/memory/region_registry.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <memory>
@@ -40,6 +41,7 @@ RegionRegistry::RegionRegistry(uint32_t worker_count, const RegionLimits& limits
 /// Only when the daemon ends: it waits for the ports.
 RegionRegistry::~RegionRegistry() {
   arena_done_ = nullptr;
+  is_ending_.store(true, std::memory_order_relaxed);  // before a job that waits can begin
   jobs_.set_paused(false);  // no port is opened any more that would go first
   for (uint32_t i = 0; i < regions_.size(); ++i) {
     if (regions_[i] != nullptr && !regions_[i]->is_dropped) drop(i);
@@ -149,7 +151,7 @@ bool RegionRegistry::map_arena(uint32_t context, const uint8_t* arena, uint64_t 
                                uint64_t page_bytes) {
   if (!ports_.map) return true;
   return run_for_arena(context, bytes,
-                       [this, arena, bytes, page_bytes] { ports_.map(arena, bytes, page_bytes); });
+                       [this, arena, bytes, page_bytes] { map_now(arena, bytes, page_bytes); });
 }
 
 bool RegionRegistry::unmap_arena(uint32_t context, const uint8_t* arena, uint64_t bytes) {
@@ -170,13 +172,21 @@ bool RegionRegistry::run_for_arena(uint32_t context, uint64_t bytes, std::functi
   return false;
 }
 
+/// Mapping takes long, and a daemon that ends would wait for it only to unmap it again. Unmapping
+/// what was not mapped does nothing (DmaMap::remove()).
+void RegionRegistry::map_now(const uint8_t* base, uint64_t bytes, uint64_t page_bytes) const {
+  // Relaxed: the flag publishes no other data. A job that misses it maps what is unmapped later.
+  if (is_ending_.load(std::memory_order_relaxed)) return;
+  ports_.map(base, bytes, page_bytes);
+}
+
 /// The workers are told when the ports know the memory. Those that do not know the context yet,
 /// whose arena is being mapped, must not know its memory: the client's jobs keep their order.
 void RegionRegistry::map_for_ports(uint32_t index) {
   Region& region = *regions_[index];
   if (!ports_.map) return tell_workers(region, Kind::kAddRegion);
   const auto map = [this, base = region.base, bytes = region.bytes,
-                    page_bytes = region.page_bytes] { ports_.map(base, bytes, page_bytes); };
+                    page_bytes = region.page_bytes] { map_now(base, bytes, page_bytes); };
   if (usage_[region.context].is_arena_at_job ||
       !is_done_at_once(region.bytes, kMapAtOnceBytesMax)) {
     region.is_at_job = true;

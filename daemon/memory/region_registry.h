@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <bitset>
 #include <cstdint>
 #include <functional>
@@ -151,6 +152,7 @@ class RegionRegistry {
   bool is_done_at_once(uint64_t bytes, uint64_t bytes_max) const;
   bool run_for_arena(uint32_t context, uint64_t bytes, std::function<void()> job);
   void map_for_ports(uint32_t index);
+  void map_now(const uint8_t* base, uint64_t bytes, uint64_t page_bytes) const;
   void on_job_done(uint32_t index);
   static BackgroundJobs::Owner owner_of(const Region& region);
   void close_memory(const BackgroundJobs::Owner& owner, OwnedFd file, uint64_t bytes);
@@ -170,9 +172,10 @@ class RegionRegistry {
   std::vector<Usage> usage_;                      ///< by context
   uint32_t uses_ = 0;
   std::vector<RegionAnswer> answers_;
-  uint64_t at_once_bytes_ = 0;  ///< mapped and unmapped since the last poll()
-  BackgroundJobs jobs_;         ///< by index; arenas by regions_.size() plus context
-  BackgroundJobs frees_;        ///< without names: nothing follows
+  uint64_t at_once_bytes_ = 0;          ///< mapped and unmapped since the last poll()
+  std::atomic<bool> is_ending_{false};  ///< read by the other thread: nothing more is mapped
+  BackgroundJobs jobs_;                 ///< by index; arenas by regions_.size() plus context
+  BackgroundJobs frees_;                ///< without names: nothing follows
 };
 
 }  // namespace lyre
