@@ -23,9 +23,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 FOLDER = os.path.join("build", "check")
 SETUP_STAMP = "check-setup.json"
 BUILD_TIMEOUT_S = 1800
-# Of all suites of a build. Each test has a limit of its own: this one ends a meson that hangs, with
-# a result, before CI ends everything without one after 90 minutes.
-TEST_TIMEOUT_S = 4500
+# Of all builds and their tests together. Each test has a limit of its own: this one ends a meson
+# that hangs, with a result, before CI ends everything without one after 90 minutes.
+RUN_TIMEOUT_S = 5000
+# Of each step when that is used up.
+LATE_TIMEOUT_S = 60
+STARTED = time.monotonic()
 END_PATIENCE_S = 30
 # Units and simulator as arm64 programs: by a script of their own, which unpacks the packages that
 # they need into this tree. That takes too much time and room for each run on a new machine.
@@ -55,7 +58,7 @@ class Build:
     wrapper: tuple = ()
     needs: str = ""
     timeout_factor: int = 1  # of the limits of its tests
-    timeout_s: int = TEST_TIMEOUT_S
+    timeout_s: int = RUN_TIMEOUT_S  # of all its tests
 
 
 NORMAL = ("-Doptimization=2", "-Ddebug=false")
@@ -104,6 +107,11 @@ class Count:
         return f"{text}, {self.skipped} skipped" if self.skipped else text
 
 
+def time_left(limit):
+    """The seconds that a step may take which alone may take `limit`."""
+    return max(LATE_TIMEOUT_S, min(limit, RUN_TIMEOUT_S - (time.monotonic() - STARTED)))
+
+
 def tail(path):
     with open(path, encoding="utf-8", errors="replace") as file:
         return "".join("    " + line for line in file.readlines()[-LINES_SHOWN:])
@@ -130,7 +138,7 @@ def logged(command, log_path, timeout_s, environment):
         try:
             return process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            log.write(f"did not end within {timeout_s} s\n")
+            log.write(f"did not end within {timeout_s:.0f} s\n")
             return 1
         finally:
             # Asked first: ninja and meson end what they have started themselves.
@@ -186,21 +194,22 @@ def configure_and_compile(build, folder, environment, count):
     if not is_configured(build, folder):
         shutil.rmtree(folder, ignore_errors=True)
         setup = ["meson", "setup", folder, "-Dtests=enabled", "-Dwerror=true", *build.setup]
-        if logged(setup, log, BUILD_TIMEOUT_S, environment) != 0:
+        if logged(setup, log, time_left(BUILD_TIMEOUT_S), environment) != 0:
             count.fail(f"{build.name}: meson setup, all of it in {log}")
             print(tail(log), flush=True)
             return False
         with open(os.path.join(folder, SETUP_STAMP), "w", encoding="utf-8") as stamp:
             stamp.write(setup_text(build))
     # Tests may have come or gone; introspection shows it once the build files are fresh.
-    code = logged(["ninja", "-C", folder, "build.ninja"], log, BUILD_TIMEOUT_S, environment)
+    code = logged(["ninja", "-C", folder, "build.ninja"], log, time_left(BUILD_TIMEOUT_S),
+                  environment)
     if code == 0:
         targets = wanted_targets(folder, build.suites)
         if build.suites and not targets and "lint" not in build.suites:
             count.fail(f"{build.name}: no test in suite {' or '.join(build.suites)}")
             return False
-        code = logged(["ninja", "-C", folder, "-k", "20", *targets], log, BUILD_TIMEOUT_S,
-                      environment)
+        code = logged(["ninja", "-C", folder, "-k", "20", *targets], log,
+                      time_left(BUILD_TIMEOUT_S), environment)
     if code != 0:
         count.fail(f"{build.name}: the build, all of it in {log}")
         print(errors(log), flush=True)
@@ -291,7 +300,8 @@ def check(build, environment, count):
     if not configure_and_compile(build, folder, environment, count):
         return
     print(f"check: {build.name}: testing after {time.monotonic() - started:.0f} s", flush=True)
-    run_tests(build, folder, environment, count)
+    run_tests(dataclasses.replace(build, timeout_s=time_left(build.timeout_s)), folder, environment,
+              count)
 
 
 def check_arm64(count):

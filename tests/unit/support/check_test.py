@@ -6,8 +6,10 @@ import contextlib
 import io
 import json
 import os
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from unittest import mock
 
@@ -69,6 +71,29 @@ class Counts(unittest.TestCase):
         self.assertEqual(self.count("", [])[0].line(), "0 passed, 1 failed")
 
 
+class Limits(unittest.TestCase):
+    """Three builds whose limits were their own took longer than CI waits."""
+
+    @staticmethod
+    def time_left(limit, used):
+        with mock.patch.object(check, "STARTED", 0), \
+                mock.patch.object(time, "monotonic", return_value=used):
+            return check.time_left(limit)
+
+    def test_all_builds_share_one(self):
+        self.assertEqual(self.time_left(1800, 0), 1800)
+        self.assertEqual(self.time_left(1800, check.RUN_TIMEOUT_S - 100), 100)
+        self.assertEqual(self.time_left(1800, 2 * check.RUN_TIMEOUT_S), check.LATE_TIMEOUT_S)
+
+    def test_tests_end_within_what_a_build_has_left_of_it(self):
+        with mock.patch.object(check, "configure_and_compile", return_value=True), \
+                mock.patch.object(check, "run_tests") as run_tests, \
+                mock.patch.object(check, "time_left", return_value=123), \
+                contextlib.redirect_stdout(io.StringIO()):
+            check.check(BUILD, {}, check.Count())
+        self.assertEqual(run_tests.call_args.args[0].timeout_s, 123)
+
+
 class Networks(unittest.TestCase):
     def test_namespaces_of_processes_that_are_gone_are_left(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -77,6 +102,13 @@ class Networks(unittest.TestCase):
                 os.mkdir(os.path.join(folder, name))
             self.assertEqual(network.left_namespaces(folder), [f"lyre-{DEAD}-l"])
             self.assertEqual(network.left_namespaces(os.path.join(folder, "absent")), [])
+
+    def test_a_namespace_that_cannot_be_removed_decides_nothing(self):
+        for error in (subprocess.TimeoutExpired("ip", 60), FileNotFoundError("ip")):
+            with mock.patch.object(network, "left_namespaces", return_value=["a", "b"]), \
+                    mock.patch.object(network.subprocess, "run", side_effect=error) as run:
+                network.remove_left_namespaces()
+            self.assertEqual([call.args[0][-1] for call in run.call_args_list], ["a", "b"])
 
     def test_a_command_that_takes_long_is_no_reason_to_skip(self):
         with mock.patch.object(network, "COMMAND_TIMEOUT_S", 0.01):
