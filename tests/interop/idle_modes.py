@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""Daemons whose workers never sleep, sleep in every gap, or stay awake in most of them."""
+"""Daemons whose workers never sleep, sleep in every gap, or may stay awake in gaps.
+
+Whether they stay awake there is up to tests/unit/daemon/workers/idle_policy_test.cc: the messages
+here are too few for a job's (ShortGaps::kWorthwhile).
+"""
 
 import time
 import unittest
@@ -54,7 +58,7 @@ class IdleModes(unittest.TestCase):
         self.work(host)
         self.await_growth(host, "sleeps")
 
-    def test_a_worker_stays_awake_in_gaps_and_sleeps_at_rest(self):
+    def test_a_worker_that_may_stay_awake_serves_and_sleeps_at_rest(self):
         host = self.start("adaptive", awake_ms=1000)
         self.work(host)
         self.await_growth(host, "sleeps")
