@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -295,8 +296,12 @@ TEST_F(RegisteredMemory, WhosePagesVanishCostsItsOwnerTheContext) {
 
 /// A child that attaches, registers memory and sends it. It tells `told` when it has.
 pid_t start_sender(const std::string& socket, const lyre_addr& address, int told) {
+  const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child != 0) return child;
+  // When the test is killed, so is the child.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(8);
   const lyre_options options{.struct_bytes = sizeof options,
                              .socket_path = socket.c_str(),
                              .label = "killed",
@@ -316,7 +321,9 @@ pid_t start_sender(const std::string& socket, const lyre_addr& address, int told
   while (lyre_state(session) == LYRE_CONNECTING) lyre_poll(context, 10);
   if (lyre_send_region(session, region, memory.data(), memory.bytes(), 0) != 0) ::_exit(5);
   if (::write(told, "y", 1) != 1) ::_exit(6);
-  for (;;) lyre_poll(context, 1000);
+  while (lyre_poll(context, 1000) >= 0) {
+  }
+  ::_exit(7);
 }
 
 // The user may have one region: a second child gets it only when the first one's is given back.
