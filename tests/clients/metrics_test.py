@@ -138,7 +138,9 @@ class Metrics(unittest.TestCase):
             path = os.path.join(folder, "metrics.sock")
             server, _ = self.serve_at_path(path, files_max=24)
             self.connect_idle(socket.AF_UNIX, path, 40)
-            self.assertTrue(self.scrape_at_path(path).startswith("HTTP/1.1 200 "))
+            text = self.scrape_at_path(path)
+            self.assertTrue(text.startswith("HTTP/1.1 200 "), text[:80])
+            self.assertRegex(text, r"(?m)^lyre_up 1$")
             self.assertIsNone(server.poll())
 
     def serve_at_path(self, path, files_max=None):

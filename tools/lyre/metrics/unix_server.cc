@@ -1,9 +1,11 @@
 #include "tools/lyre/metrics/unix_server.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -35,6 +37,8 @@ constexpr std::chrono::seconds kPatience{10};
 /// Connections at a time. The oldest one is hung up on for another one: a scrape takes
 /// milliseconds.
 constexpr size_t kScrapersMax = 32;
+/// For the answer to a scrape: the daemon's control socket and the files that come with its reply.
+constexpr rlim_t kDescriptorsForAnswer = 8;
 /// Pause of accepting when the system has no descriptors or memory.
 constexpr std::chrono::milliseconds kRetryPause{100};
 /// A scrape has no body.
@@ -86,6 +90,16 @@ class Scraper : public std::enable_shared_from_this<Scraper> {
   http::response<http::string_body> response_;
 };
 
+/// Connections for which there are descriptors: an answer for which none are left says that there
+/// is no daemon. `own`: the descriptor that this server opened last.
+size_t scrapers_max(int own) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kScrapersMax;
+  const rlim_t taken = static_cast<rlim_t>(own) + 1 + kDescriptorsForAnswer;
+  if (limit.rlim_cur <= taken) return 1;
+  return std::min<rlim_t>(limit.rlim_cur - taken, kScrapersMax);
+}
+
 class Server {
  public:
   Server(asio::io_context& io, const std::string& path, const std::function<std::string()>& text)
@@ -96,6 +110,7 @@ class Server {
     if (!error) acceptor_.bind(Local::endpoint(path), error);
     if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
     if (error) throw Failure(kExitFailure, "cannot listen on " + path + ": " + error.message());
+    scrapers_max_ = scrapers_max(acceptor_.native_handle());
     accept();
   }
   ~Server() { ::unlink(path_.c_str()); }
@@ -136,7 +151,7 @@ class Server {
   }
   void begin(Local::socket socket) {
     scrapers_.remove_if([](const auto& scraper) { return scraper.expired(); });
-    if (scrapers_.size() >= kScrapersMax) hang_up_on_oldest();
+    if (scrapers_.size() >= scrapers_max_) hang_up_on_oldest();
     const auto scraper = std::make_shared<Scraper>(std::move(socket), text_);
     scrapers_.push_back(scraper);
     scraper->read();
@@ -151,6 +166,7 @@ class Server {
   Local::acceptor acceptor_;
   asio::steady_timer retry_;
   std::list<std::weak_ptr<Scraper>> scrapers_;  ///< in the order of their coming
+  size_t scrapers_max_ = kScrapersMax;
   const std::string path_;
   const std::function<std::string()>& text_;
 };
