@@ -46,6 +46,7 @@ struct PlayedNic {
   uint64_t unbuffered = 0;
   int mtu_answer = 0;
   std::vector<uint16_t> told_mtus;
+  bool has_queues = true;  ///< whenever it was told an MTU
   std::vector<rte_mbuf*> kept;
 } nic;
 
@@ -180,6 +181,13 @@ TEST_F(NicRestart, ANicIsToldALargeMtuAtTheStartAndAfterAReset) {
   EXPECT_THAT(nic.told_mtus, ElementsAre(9000));
 }
 
+// netvsc gives its new channel to queues that are set up.
+TEST_F(NicRestart, ANicIsToldTheMtuWhenItHasItsQueues) {
+  ASSERT_TRUE(try_open(name_, 9000));
+  EXPECT_THAT(nic.told_mtus, Not(IsEmpty()));
+  EXPECT_TRUE(nic.has_queues);
+}
+
 // netvsc closes its channel to set one.
 TEST_F(NicRestart, ANicIsNotToldAnMtuThatEveryNicHas) {
   open(name_);
@@ -278,7 +286,11 @@ int rte_eth_dev_start(uint16_t port_id) {
   static const auto real = next<int (*)(uint16_t)>("rte_eth_dev_start");
   return nic.can_start ? real(port_id) : -EIO;
 }
-int rte_eth_dev_set_mtu(uint16_t, uint16_t mtu) {
+int rte_eth_dev_set_mtu(uint16_t port_id, uint16_t mtu) {
+  rte_eth_rxq_info queue = {};
+  // The null device describes no queue, but DPDK checks first that there is one.
+  const bool is_set_up = rte_eth_rx_queue_info_get(port_id, 0, &queue) != -EINVAL;
+  nic.has_queues = nic.has_queues && is_set_up;
   nic.told_mtus.push_back(mtu);
   return nic.mtu_answer;
 }

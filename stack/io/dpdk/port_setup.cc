@@ -62,10 +62,11 @@ class Configuration {
     choose_transmit();
     choose_receive();
     if (Status done = configure(); !done) return done.error();
-    if (Status done = tell_mtu(); !done) return done.error();
     for (uint16_t i = 0; i < memories_.size(); ++i) {
       if (Status done = setup_queue(i); !done) return done.error();
     }
+    // netvsc opens its channel anew, and gives the new one to queues that are set up.
+    if (Status done = tell_mtu(); !done) return done.error();
     fill_capabilities();
     return setup_;
   }
