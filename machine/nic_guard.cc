@@ -1,7 +1,9 @@
 #include "machine/nic_guard.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <regex>
 #include <sstream>
 #include <string_view>
@@ -55,17 +57,26 @@ std::vector<Loss> NicGuard::needed_interfaces() const {
 std::set<std::string> NicGuard::default_route_interfaces() const {
   std::set<std::string> names;
   for (const bool is_of_v4 : {true, false}) {
-    uint32_t lowest = UINT32_MAX;
-    std::set<std::string> best;
+    std::map<uint32_t, std::set<std::string>> by_metric;
     for (const Route& route : routes(roots_)) {
-      if (!is_default(route) || is_v4(route) != is_of_v4 || route.metric > lowest) continue;
-      if (route.metric < lowest) best.clear();
-      lowest = route.metric;
-      best.insert(route.interface);
+      if (!is_default(route) || is_v4(route) != is_of_v4) continue;
+      by_metric[route.metric].insert(route.interface);
     }
-    names.merge(best);
+    for (const auto& [metric, interfaces] : by_metric) {
+      names.insert(interfaces.begin(), interfaces.end());
+      if (has_device(interfaces)) break;
+    }
   }
   return names;
+}
+
+/// Whether one of the interfaces lies on a device. A tunnel does not, and its packets leave over
+/// another interface.
+bool NicGuard::has_device(const std::set<std::string>& interfaces) const {
+  const std::set<std::string> all = with_lower_interfaces(interfaces);
+  return std::any_of(all.begin(), all.end(), [this](const std::string& name) {
+    return exists(roots_.sys + "/class/net/" + name + "/device");
+  });
 }
 
 /// Bridges, bonds and VLANs have lower interfaces, which carry the route too.

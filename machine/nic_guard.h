@@ -30,8 +30,10 @@ class NicGuard {
 
  private:
   std::vector<Loss> needed_interfaces() const;
-  /// Those whose default route the kernel uses: the lowest metric of its family.
+  /// Those over which default routes leave: for each family those of the lowest metric, and of the
+  /// next ones until an interface lies on a device.
   std::set<std::string> default_route_interfaces() const;
+  bool has_device(const std::set<std::string>& interfaces) const;
   std::set<std::string> with_lower_interfaces(std::set<std::string> names) const;
   bool lies_on(const std::string& interface, const std::string& device_name) const;
 

@@ -70,6 +70,19 @@ TEST_F(NicGuardTest, LetsADefaultRouteOfAWorseMetricGo) {
   EXPECT_EQ(lost("0000:00:05.0"), "eth2") << "the only default route of IPv6";
 }
 
+// As a VPN configures it: its packets leave over the default route of a worse metric.
+TEST_F(NicGuardTest, GuardsTheNicBelowATunnel) {
+  fs::create_directories(root_ / "sys/class/net/tun0");
+  std::ofstream(root_ / "proc/net/route")
+      << "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\n"
+         "tun0\t00000000\t0100000C\t0003\t0\t0\t50\t00000000\n"
+         "eth0\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\n"
+         "eth1\t00000000\t0100000B\t0003\t0\t0\t200\t00000000\n";
+  EXPECT_EQ(lost("0000:00:03.0"), "eth0");
+  EXPECT_EQ(lost("net_af_packet0,iface=tun0"), "tun0");
+  EXPECT_EQ(lost("0000:00:04.0"), std::nullopt);
+}
+
 TEST_F(NicGuardTest, GuardsAllDefaultRoutesOfTheLowestMetric) {
   const std::string any = "00000000000000000000000000000000 00 ";
   const auto line = [&any](const std::string& metric, const std::string& interface) {
