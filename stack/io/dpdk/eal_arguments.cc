@@ -58,9 +58,11 @@ Status AllowedNics::add(const std::string& device) {
 /// The function of a NIC of the VMbus has no needs: what clients send through it is copied to
 /// packet memory, which its driver registers by itself.
 void AllowedNics::note_addressing(const std::string& address) {
-  switch (addressing_of(pci_nic_of(address, sys_))) {
+  const PciNic nic = pci_nic_of(address, sys_);
+  switch (addressing_of(nic)) {
     case Addressing::kVirtual:
       if (virtual_.empty()) virtual_ = address;
+      if (behind_iommu_.empty() && nic.kernel_driver == "vfio-pci") behind_iommu_ = address;
       return;
     case Addressing::kPhysical:
       if (physical_.empty()) physical_ = address;
@@ -74,7 +76,9 @@ void AllowedNics::note_addressing(const std::string& address) {
 }
 
 /// With physical addresses memory is mapped for no device, and with virtual ones its physical
-/// addresses are not looked up.
+/// addresses are not looked up. While VFIO's no-IOMMU mode is on, DPDK opens no NIC on vfio-pci
+/// with virtual ones, also when it is told to use them (pci_device_iova_mode() in
+/// rte_pci_probe_one_driver()).
 Status AllowedNics::check_addressing() const {
   if (virtual_.empty()) return Ok{};
   const std::string physical = physical_.empty() && has_vmbus() ? vmbus_[0].name() : physical_;
@@ -84,13 +88,12 @@ Status AllowedNics::check_addressing() const {
                              "physical ones, and a daemon has one kind: give each a daemon of its "
                              "own"};
   }
+  if (behind_iommu_.empty()) return Ok{};
   std::ifstream mode(sys_ + "/module/vfio/parameters/enable_unsafe_noiommu_mode");
   char answer = 'N';
   mode >> answer;
-  if (answer != 'Y' || kernel_driver_of(sys_ + "/bus/pci/devices/" + virtual_) != "vfio-pci") {
-    return Ok{};
-  }
-  return Error{EINVAL, virtual_ +
+  if (answer != 'Y') return Ok{};
+  return Error{EINVAL, behind_iommu_ +
                            ": is behind an IOMMU, which DPDK does not use while VFIO's no-IOMMU "
                            "mode is on: echo N > "
                            "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"};

@@ -49,7 +49,8 @@ class AllowedNics {
   // The first NIC that needs such addresses; empty: none.
   std::string virtual_;
   std::string physical_;
-  bool has_either_ = false;  ///< a NIC that can do with either
+  std::string behind_iommu_;  ///< the first one that VFIO drives behind an IOMMU
+  bool has_either_ = false;   ///< a NIC that can do with either
 };
 
 /// The command line of EAL. `lcores`: the value of its option --lcores. `heap_mib`: without

@@ -141,6 +141,8 @@ TEST_F(EalArguments, AnIommuThatDpdkWouldNotUseIsRefused) {
   const char kMode[] = "sys/module/vfio/parameters/enable_unsafe_noiommu_mode";
   tree_.write(kMode, "Y\n");
   EXPECT_THAT(refusal({"0000:00:07.0"}), HasSubstr("echo N > /sys/module/vfio"));
+  EXPECT_THAT(refusal({kMlx5, "0000:00:07.0"}), HasSubstr("0000:00:07.0: is behind an IOMMU"))
+      << "whichever comes first";
   EXPECT_EQ(refusal({kMlx5}), "");
   tree_.write(kMode, "N\n");
   EXPECT_EQ(refusal({"0000:00:07.0"}), "");
