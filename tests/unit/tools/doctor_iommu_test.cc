@@ -28,6 +28,11 @@ class DoctorIommu : public ::testing::Test {
                "sys/kernel/iommu_groups/" + address);
   }
 
+  /// The capability register of the unit of a device.
+  void set_unit(const std::string& address, const std::string& capabilities) {
+    tree_.write("sys/bus/pci/devices/" + address + "/iommu/intel-iommu/cap", capabilities);
+  }
+
   machine::Tree tree_;
 };
 
@@ -40,15 +45,36 @@ TEST_F(DoctorIommu, IsCountedByItsGroups) {
 }
 
 /// The capability register of QEMU's intel-iommu, with aw-bits=48 and with 39, its default.
+constexpr char kWide[] = "d2008c222f0686\n";
+constexpr char kNarrow[] = "d2008c22260286\n";
+
 TEST_F(DoctorIommu, MustTranslateTheAddressesOfAProcess) {
   add_nic_with_iommu("0000:00:06.0", "i40e");
-  tree_.write("sys/class/iommu/dmar0/intel-iommu/cap", "d2008c222f0686\n");
+  set_unit("0000:00:06.0", kWide);
   expect(Verdict::kFine, "1 groups");
-  tree_.write("sys/class/iommu/dmar1/intel-iommu/cap", "d2008c22260286\n");
-  expect(Verdict::kNote, "addresses of 39 bits");
+  set_unit("0000:00:06.0", kNarrow);
+  expect(Verdict::kNote, "0000:00:06.0: addresses of 39 bits");
   add_nic_with_iommu("0000:00:07.0", "vfio-pci");
-  expect(Verdict::kProblem, "addresses of 39 bits");
+  set_unit("0000:00:07.0", kNarrow);
+  expect(Verdict::kProblem, "0000:00:07.0: addresses of 39 bits");
   EXPECT_THAT(look().mend, HasSubstr("aw-bits=48"));
+}
+
+// On desktops the graphics device has a narrow one of its own.
+TEST_F(DoctorIommu, MayBeNarrowForAnotherDevice) {
+  add_nic_with_iommu("0000:00:06.0", "vfio-pci");
+  set_unit("0000:00:06.0", kWide);
+  set_unit("0000:00:02.0", kNarrow);
+  tree_.write("sys/class/iommu/dmar0/intel-iommu/cap", kNarrow);
+  expect(Verdict::kFine, "1 groups");
+}
+
+// mlx5 stays with its kernel driver.
+TEST_F(DoctorIommu, MayBeNarrowForANicThatDoesNotGoToVfio) {
+  tree_.add_nic("0000:00:08.0", "0x15b3 0x101a", "mlx5_core", "");
+  tree_.link("sys/bus/pci/devices/0000:00:08.0/iommu_group", "sys/kernel/iommu_groups/8");
+  set_unit("0000:00:08.0", kNarrow);
+  expect(Verdict::kFine, "1 groups");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <sstream>
 
 #include "machine/default_driver.h"
@@ -78,27 +79,35 @@ std::string reserve_command(uint64_t mib) {
          " > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 }
 
-/// Bits of its addresses; 0: none says.
-uint32_t narrowest_iommu(const machine::Roots& roots) {
-  const std::string folder = roots.sys + "/class/iommu";
-  uint32_t narrowest = 0;
-  for (const std::string& name : machine::entries(folder)) {
-    const uint32_t bits = iommu_address_bits(folder + "/" + name);
-    if (bits != 0 && (narrowest == 0 || bits < narrowest)) narrowest = bits;
-  }
-  return narrowest;
+bool is_on_vfio(const NicState& state) {
+  return state.nic.driver == "vfio-pci" && state.nic.has_iommu;
 }
 
-/// A problem for a NIC on vfio-pci; other ports do without the IOMMU.
-Finding narrow_iommu(uint32_t bits, const std::vector<NicState>& nics) {
-  const bool is_used = std::any_of(nics.begin(), nics.end(), [](const NicState& state) {
-    return state.nic.driver == "vfio-pci" && state.nic.has_iommu;
-  });
-  const std::string why =
-      "a NIC on vfio-pci is given the addresses of lyred's memory, which have " +
-      std::to_string(kProcessAddressBits) + " bits";
-  return (is_used ? problem : note)("iommu", "addresses of " + std::to_string(bits) + " bits", why,
-                                    kNarrowIommuRemedy);
+bool could_go_to_vfio(const NicState& state) {
+  return is_candidate(state) && machine::default_driver(state.nic).driver == "vfio-pci";
+}
+
+/// Of the NIC's own unit: a machine has several, and those of a graphics device are often narrow.
+uint32_t iommu_bits_of(const machine::Roots& roots, const machine::Nic& nic) {
+  return iommu_address_bits(roots.sys + "/bus/pci/devices/" + nic.address + "/iommu");
+}
+
+/// A problem for a NIC on vfio-pci, a note for one that may go there.
+std::optional<Finding> narrow_iommu(const machine::Roots& roots,
+                                    const std::vector<NicState>& nics) {
+  for (const bool is_used : {true, false}) {
+    for (const NicState& state : nics) {
+      if (!(is_used ? is_on_vfio(state) : could_go_to_vfio(state))) continue;
+      const uint32_t bits = iommu_bits_of(roots, state.nic);
+      if (!is_iommu_narrow(bits)) continue;
+      return (is_used ? problem : note)(
+          "iommu", state.nic.address + ": addresses of " + std::to_string(bits) + " bits",
+          "a NIC on vfio-pci is given the addresses of lyred's memory, which have " +
+              std::to_string(kProcessAddressBits) + " bits",
+          kNarrowIommuRemedy);
+    }
+  }
+  return std::nullopt;
 }
 
 /// The module that a NIC needs and that is not loaded; a NIC without an IOMMU goes before the
@@ -151,8 +160,7 @@ Finding check_kernel(const std::string& release) {
 Finding check_iommu(const machine::Roots& roots, const std::vector<NicState>& nics) {
   const size_t groups = machine::iommu_group_count(roots);
   if (groups > 0) {
-    const uint32_t bits = narrowest_iommu(roots);
-    if (is_iommu_narrow(bits)) return narrow_iommu(bits, nics);
+    if (const auto narrow = narrow_iommu(roots, nics)) return *narrow;
     return fine("iommu", std::to_string(groups) + " groups");
   }
   if (!has_nic_without_iommu(nics)) return fine("iommu", "none, and no NIC that needs one");
