@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -38,6 +39,7 @@ uint16_t send_to_driver(void*, rte_mbuf** packets, uint16_t count) {
   return taken;
 }
 
+uint16_t take_all(void*, rte_mbuf**, uint16_t count) { return count; }
 /// ena, by what its device reports: no IPv6 TSO, or neither that nor IPv6 checksums.
 uint16_t refuse_ipv6_tso(void*, rte_mbuf** packets, uint16_t count) {
   const uint64_t refused = RTE_MBUF_F_TX_IPV6 | RTE_MBUF_F_TX_TCP_SEG;
@@ -64,7 +66,7 @@ class TxQueue : public ::testing::Test {
     calls.tx_pkt_burst = send_to_driver;
     calls.txq.data = no_data;
     calls.txq.clbk = no_data;
-    calls.tx_pkt_prepare = nullptr;
+    calls.tx_pkt_prepare = take_all;
     quirks.frees = dpdk::Frees::kWhenSending;
     queue = std::make_unique<dpdk::Queue>(
         dpdk::QueueSetup{
@@ -243,10 +245,33 @@ TEST_F(TxQueue, GivesVmxnet3NoSegmentThatItsDescriptorCannotHold) {
 
 dpdk::PortSetup offloads_of_ipv6(dpdk::Memory& memory) {
   dpdk::PortSetup setup{.capabilities = {.tso_bytes_max = 65'000}, .has_tcp_checksum = true};
-  dpdk::limit_to_ipv6_offloads(kPortId, memory, setup);
+  const Status asked = dpdk::limit_to_ipv6_offloads(kPortId, memory, setup);
+  EXPECT_TRUE(asked.ok()) << asked.error().text;
   EXPECT_TRUE(setup.has_tcp_checksum);
   EXPECT_EQ(setup.capabilities.tso_bytes_max, 65'000u);
   return setup;
+}
+
+// The port is restarted until there is one.
+TEST_F(TxQueue, LearnsNothingOfIpv6WithoutABuffer) {
+  auto& packets = static_cast<dpdk::Memory&>(*memory);
+  std::vector<rte_mbuf*> all;
+  while (rte_mbuf* mbuf = rte_pktmbuf_alloc(packets.copy_mempool())) all.push_back(mbuf);
+  dpdk::PortSetup setup{.has_tcp_checksum = true};
+  const Status asked = dpdk::limit_to_ipv6_offloads(kPortId, packets, setup);
+  rte_pktmbuf_free_bulk(all.data(), static_cast<unsigned>(all.size()));
+  ASSERT_FALSE(asked);
+  EXPECT_EQ(asked.error().code, ENOMEM);
+  EXPECT_FALSE(setup.has_ipv6_tcp_checksum);
+}
+
+TEST_F(TxQueue, OffersNothingOverIpv6ThatItCannotAskFor) {
+  auto made =
+      (*environment())->make_memory(1, {.rx_slots = 64, .mtu_bytes = 576, .tx_packets = 64});
+  ASSERT_TRUE(made) << made.error().text;
+  const dpdk::PortSetup setup = offloads_of_ipv6(static_cast<dpdk::Memory&>(**made));
+  EXPECT_FALSE(setup.has_ipv6_tcp_checksum) << "the packet does not fit a buffer";
+  EXPECT_FALSE(setup.capabilities.has_ipv6_tso);
 }
 
 TEST_F(TxQueue, OffersOverIpv6WhatTheDriverTakes) {

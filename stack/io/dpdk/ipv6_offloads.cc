@@ -7,6 +7,7 @@
 #include <rte_mbuf.h>
 #include <rte_tcp.h>
 
+#include <cerrno>
 #include <cstring>
 
 namespace lyre::io::dpdk {
@@ -34,13 +35,13 @@ void write_headers(uint8_t* frame) {
   std::memcpy(frame + sizeof(ethernet) + sizeof(ip), &tcp, sizeof(tcp));
 }
 
-/// Whether the driver would send a packet over IPv6 with this request. True when there is no
-/// buffer to ask with.
-bool is_taken(uint16_t port_id, rte_mempool* pool, uint64_t request) {
+/// Whether the driver would send a packet over IPv6 with this request. False for a packet that
+/// does not fit a buffer. Fails: no buffer is free.
+Result<bool> is_taken(uint16_t port_id, rte_mempool* pool, uint64_t request) {
   rte_mbuf* mbuf = rte_pktmbuf_alloc(pool);
-  if (mbuf == nullptr) return true;
+  if (mbuf == nullptr) return Error{ENOMEM, "no packet buffer is free to learn IPv6 offloads with"};
   char* frame = rte_pktmbuf_append(mbuf, sizeof(rte_ether_hdr) + sizeof(rte_ipv6_hdr) + kTcpBytes);
-  bool taken = true;
+  bool taken = false;
   if (frame != nullptr) {
     std::memset(frame, 0, mbuf->data_len);
     write_headers(reinterpret_cast<uint8_t*>(frame));
@@ -55,17 +56,24 @@ bool is_taken(uint16_t port_id, rte_mempool* pool, uint64_t request) {
   return taken;
 }
 
+Status ask_driver(uint16_t port_id, rte_mempool* pool, PortSetup& setup) {
+  const auto has_checksum = is_taken(port_id, pool, RTE_MBUF_F_TX_TCP_CKSUM);
+  if (!has_checksum) return has_checksum.error();
+  setup.has_ipv6_tcp_checksum = has_checksum.value();
+  if (setup.capabilities.tso_bytes_max == 0) return Ok{};
+  const auto has_tso = is_taken(port_id, pool, RTE_MBUF_F_TX_TCP_CKSUM | RTE_MBUF_F_TX_TCP_SEG);
+  if (!has_tso) return has_tso.error();
+  setup.capabilities.has_ipv6_tso = has_checksum.value() && has_tso.value();
+  return Ok{};
+}
+
 }  // namespace
 
-void limit_to_ipv6_offloads(uint16_t port_id, Memory& memory, PortSetup& setup) {
-  rte_mempool* pool = memory.copy_mempool();
-  setup.has_ipv6_tcp_checksum = is_taken(port_id, pool, RTE_MBUF_F_TX_TCP_CKSUM);
-  if (setup.capabilities.tso_bytes_max > 0) {
-    setup.capabilities.has_ipv6_tso =
-        setup.has_ipv6_tcp_checksum &&
-        is_taken(port_id, pool, RTE_MBUF_F_TX_TCP_CKSUM | RTE_MBUF_F_TX_TCP_SEG);
-  }
+Status limit_to_ipv6_offloads(uint16_t port_id, Memory& memory, PortSetup& setup) {
+  if (!setup.has_tcp_checksum) return Ok{};
+  Status asked = ask_driver(port_id, memory.copy_mempool(), setup);
   memory.return_cached();
+  return asked;
 }
 
 }  // namespace lyre::io::dpdk
