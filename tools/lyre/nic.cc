@@ -57,7 +57,7 @@ void run_bind(const std::vector<std::string>& command, const machine::Nic& nic,
     run(command, is_dry_run);
   } catch (const Failure&) {
     // Its interface may be gone, its address is not.
-    std::cerr << after_failed_bind(nic_named(states_here(), nic.address).nic, driver, section);
+    std::cerr << after_failed_bind(states_here(), nic.address, driver, section);
     throw;
   }
 }

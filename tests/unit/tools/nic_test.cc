@@ -185,19 +185,26 @@ TEST_F(NicTest, BindRefusesADriverThatTheKernelDoesNotHave) {
 }
 
 TEST_F(NicTest, AFailedBindSaysWhatBecameOfTheNic) {
-  machine::Nic nic = nic_named(states_, "eth1").nic;
-  EXPECT_EQ(after_failed_bind(nic, "uio_pci_generic", "section\n"),
+  std::vector<NicState> now = {nic_named(states_, "eth1")};
+  machine::Nic& nic = now[0].nic;
+  const auto after = [&](const std::string& driver, const std::string& section) {
+    return after_failed_bind(now, "0000:00:05.0", driver, section);
+  };
+  EXPECT_EQ(after("uio_pci_generic", "section\n"),
             "0000:00:05.0 is still with its kernel driver ena\n");
-  EXPECT_THAT(after_failed_bind(nic, "igb_uio", ""),
+  EXPECT_THAT(after("igb_uio", ""),
               HasSubstr("igb_uio is provided by: apt install linux-headers-$(uname -r)"));
   nic.override_driver = "uio_pci_generic";
-  EXPECT_EQ(after_failed_bind(nic, "uio_pci_generic", "section\n"),
+  EXPECT_EQ(after("uio_pci_generic", "section\n"),
             "0000:00:05.0 is still with its kernel driver ena until the next boot, and then with "
             "uio_pci_generic; `lyre nic unbind 0000:00:05.0` takes that back\n");
   nic.driver = "";
-  EXPECT_EQ(after_failed_bind(nic, "uio_pci_generic", "section\n"),
+  EXPECT_EQ(after("uio_pci_generic", "section\n"),
             "0000:00:05.0 has lost its kernel driver; `lyre nic unbind 0000:00:05.0` gives it "
             "back. It was configured as:\nsection\n");
+  now.clear();
+  EXPECT_EQ(after("uio_pci_generic", "section\n"),
+            "0000:00:05.0 is not there any more. It was configured as:\nsection\n");
 }
 
 TEST_F(NicTest, UnbindUndoesIt) {

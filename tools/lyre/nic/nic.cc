@@ -171,20 +171,21 @@ void check_driver_is_available(const Nic& nic, const std::string& driver,
                     (remedy.empty() ? "a kernel that has it, or another --driver" : remedy));
 }
 
-std::string after_failed_bind(const Nic& now, const std::string& driver,
-                              const std::string& section) {
-  const std::string undo = "`lyre nic unbind " + now.address + "`";
+std::string after_failed_bind(const std::vector<NicState>& now, const std::string& address,
+                              const std::string& driver, const std::string& section) {
+  const std::string undo = "`lyre nic unbind " + address + "`";
   const std::string remedy = machine::remedy_for(driver);
   const std::string provided = remedy.empty() ? "" : driver + " is provided by: " + remedy + "\n";
-  const bool has_kernel_driver = !now.driver.empty() && !machine::is_user_space_driver(now.driver);
-  if (!has_kernel_driver) {
-    return provided + now.address + " has lost its kernel driver; " + undo +
-           " gives it back. It was configured as:\n" + section;
+  const std::string was = " It was configured as:\n" + section;
+  const auto it = std::ranges::find(now, address, [](const NicState& s) { return s.nic.address; });
+  if (it == now.end()) return provided + address + " is not there any more." + was;
+  const Nic& nic = it->nic;
+  if (nic.driver.empty() || machine::is_user_space_driver(nic.driver)) {
+    return provided + address + " has lost its kernel driver; " + undo + " gives it back." + was;
   }
-  const std::string still =
-      provided + now.address + " is still with its kernel driver " + now.driver;
-  if (now.override_driver.empty()) return still + "\n";
-  return still + " until the next boot, and then with " + now.override_driver + "; " + undo +
+  const std::string still = provided + address + " is still with its kernel driver " + nic.driver;
+  if (nic.override_driver.empty()) return still + "\n";
+  return still + " until the next boot, and then with " + nic.override_driver + "; " + undo +
          " takes that back\n";
 }
 

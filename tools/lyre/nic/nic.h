@@ -46,10 +46,10 @@ std::vector<std::string> bind_command(const std::vector<NicState>& states,
 /// `modules_folder`: as machine::modules_folder().
 void check_driver_is_available(const machine::Nic& nic, const std::string& driver,
                                const machine::Roots& roots, const std::string& modules_folder);
-/// After the bind command failed: what became of the NIC, as it is `now`, and how `driver` is
-/// provided. `section`: how it was configured before.
-std::string after_failed_bind(const machine::Nic& now, const std::string& driver,
-                              const std::string& section);
+/// After the bind command failed: what became of the NIC with this address, as the states are
+/// `now`, and how `driver` is provided. `section`: how it was configured before.
+std::string after_failed_bind(const std::vector<NicState>& now, const std::string& address,
+                              const std::string& driver, const std::string& section);
 std::vector<std::string> unbind_command(const std::vector<NicState>& states,
                                         const std::string& name);
 
