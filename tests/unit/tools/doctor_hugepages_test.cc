@@ -44,8 +44,8 @@ TEST_F(DoctorHugepagesTest, Hugepages) {
 TEST_F(DoctorHugepagesTest, HugepagesForAllWorkers) {
   EXPECT_EQ(hugepages_mib(1, {}), 384u);
   EXPECT_EQ(hugepages_mib(4, {}), 384u);
-  EXPECT_GT(hugepages_mib(8, {}), 8 * 66u + 96);
-  EXPECT_GT(hugepages_mib(4, {.rx_slots = 8192, .mtu_bytes = 9001}), 4 * 126u + 96);
+  EXPECT_EQ(hugepages_mib(8, {}), 8 * 68u + 96);
+  EXPECT_EQ(hugepages_mib(4, {.rx_slots = 8192, .mtu_bytes = 9001}), 4 * 129u + 96);
   EXPECT_GT(hugepages_mib(1, {.rx_slots = 1 << 18, .mtu_bytes = 1500}), 600u);
   set_hugepages(192, 192);
   const Finding finding = check_hugepages(tree_.roots(), nics(), 600);
