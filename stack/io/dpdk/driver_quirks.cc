@@ -30,10 +30,10 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .flow_mbps = 5000},
     // More than ten descriptors for a packet on the wire stop the queue; one is the headers, and a
     // buffer of more than 16383 bytes takes two. It looks for sent packets only when few
-    // descriptors are free (gve_tx_burst_dqo(): 32 of the ring by default), and then at 63
-    // completions for each packet that it sends: with fewer descriptors it would look more often
-    // than it finds something, and with more of them it might not find all that the worker's
-    // kFreedWithinPackets packets are to free.
+    // descriptors are free (gve_tx_burst_dqo(): 32 of the ring by default), and then at up to 127
+    // completions (4 x tx_rs_thresh - 1) for each packet that it sends: with fewer descriptors it
+    // would look more often than it finds something. With more of them it might look for the first
+    // time only after the kFreedWithinPackets packets that the worker sends to have all freed.
     {.driver = "net_gve",
      .rx_room_bytes_min = kNicRoomBytes,
      .frees_from_descriptors = 96,
