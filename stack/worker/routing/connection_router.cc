@@ -69,29 +69,33 @@ ConnectionRouter::Redirected ConnectionRouter::redirect(io::PacketBuf* packet,
 }
 
 bool ConnectionRouter::can_claim(const FourTuple& tuple) const {
-  return is_alone() || is_home(tuple) || ring_to(home_of(tuple)).room() > kRoomAfterClaim;
+  return knows_claims(tuple) || ring_to(home_of(tuple)).room() > kRoomAfterClaim;
 }
 
 bool ConnectionRouter::claim(const FourTuple& tuple, Claim kind) {
-  if (is_alone() || is_home(tuple)) return true;
+  if (knows_claims(tuple)) return true;
   std::erase(unsaid_, tuple);  // it would withdraw this claim
-  const WorkerMessage message{.kind = Kind::kClaim,
-                              .receiver = static_cast<uint8_t>(options_.index),
-                              .may_be_refused = kind == Claim::kOpen,
-                              .tuple = tuple};
+  const WorkerMessage message{
+      .kind = Kind::kClaim, .may_be_refused = kind == Claim::kOpen, .tuple = tuple};
   return try_post(home_of(tuple), message, kRoomAfterClaim);
 }
 
 /// False: no room. The claim does not hold all the same: packets go to the worker that has the
 /// connection.
-bool ConnectionRouter::try_refuse(const WorkerMessage& claim) {
-  WorkerMessage back = claim;
-  back.kind = Kind::kClaimRefused;
-  return try_post(claim.receiver, back, kRoomAfterClaim);
+bool ConnectionRouter::try_refuse(const FourTuple& tuple, uint32_t claimer) {
+  return try_post(claimer, {.kind = Kind::kClaimRefused, .tuple = tuple}, kRoomAfterClaim);
+}
+
+/// A claim that is not decided yet is withdrawn, too: it would stay in the table for ever.
+void ConnectionRouter::take_unclaim(const FourTuple& tuple, uint32_t claimer) {
+  std::erase_if(contested_, [&](const ContestedClaim& claim) {
+    return claim.claimer == claimer && claim.tuple == tuple;
+  });
+  owners_.unclaim(tuple, claimer);
 }
 
 void ConnectionRouter::unclaim(const FourTuple& tuple) {
-  if (is_alone() || is_home(tuple) || try_unclaim(tuple)) return;
+  if (knows_claims(tuple) || try_unclaim(tuple)) return;
   if (unsaid_.size() < unsaid_.capacity()) unsaid_.push_back(tuple);
 }
 
@@ -113,6 +117,7 @@ void ConnectionRouter::broadcast_neighbour_update(const WorkerMessage::Body& upd
 }
 
 bool ConnectionRouter::has_messages() const {
+  if (!contested_.empty()) return true;
   if (is_alone()) return false;
   for (uint32_t from = 0; from < options_.worker_count; ++from) {
     if (!ring_from(from).is_empty()) return true;

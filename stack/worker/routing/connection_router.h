@@ -75,7 +75,9 @@ class ConnectionRouter {
 
   explicit ConnectionRouter(const Options& options)
       : options_(options), owners_(options.claims_max, options.key) {
-    if (!is_alone()) unsaid_.reserve(options.claims_max);
+    if (is_alone()) return;
+    unsaid_.reserve(options.claims_max);
+    contested_.reserve(kWorkerMessagesMax);
   }
 
   bool is_alone() const { return options_.rings == nullptr; }
@@ -89,6 +91,8 @@ class ConnectionRouter {
   };
   /// This worker has the connection. False: the message to its home found no room.
   bool claim(const FourTuple& tuple, Claim kind = Claim::kHeld);
+  /// Whether this worker itself knows all claims of the 4-tuple.
+  bool knows_claims(const FourTuple& tuple) const { return is_alone() || is_home(tuple); }
   /// Another worker is known here to have the connection. Only its home knows that.
   bool is_claimed_elsewhere(const FourTuple& tuple) const {
     return !is_alone() && is_home(tuple) && owners_.find(tuple) != OwnerTable::kNone;
@@ -120,6 +124,12 @@ class ConnectionRouter {
 
  private:
   using Kind = WorkerMessage::Kind;
+  /// A claim of a client's open, while another worker has the 4-tuple.
+  struct ContestedClaim {
+    FourTuple tuple;
+    uint32_t claimer = 0;
+    bool is_old = false;  ///< all rings were read after it arrived
+  };
 
   uint32_t home_of(const FourTuple& tuple) const {
     return owners_.home_of(tuple, options_.worker_count);
@@ -135,13 +145,20 @@ class ConnectionRouter {
   bool try_forward(uint32_t owner, const WorkerMessage& message);
   void answer(const WorkerMessage& message, Kind kind);
   bool try_unclaim(const FourTuple& tuple);
-  bool try_refuse(const WorkerMessage& claim);
+  bool try_refuse(const FourTuple& tuple, uint32_t claimer);
   void wake_workers();
 
   template <RouterHost Host>
   void on_message(uint32_t from, const WorkerMessage& message, Host& host);
   template <RouterHost Host>
-  void take_claim(uint32_t claimer, const WorkerMessage& claim, bool is_repeated, Host& host);
+  bool is_held(const FourTuple& tuple, uint32_t claimer, Host& host) const;
+  template <RouterHost Host>
+  void take_claim(uint32_t claimer, const WorkerMessage& claim, Host& host);
+  template <RouterHost Host>
+  void keep_or_refuse(const ContestedClaim& claim, Host& host);
+  template <RouterHost Host>
+  size_t decide_contested(Host& host);
+  void take_unclaim(const FourTuple& tuple, uint32_t claimer);
   template <RouterHost Host>
   void find_owner(const WorkerMessage& message, Host& host);
   template <RouterHost Host>
@@ -152,7 +169,8 @@ class ConnectionRouter {
   Options options_;
   OwnerTable owners_;
   uint32_t packets_away_ = 0;
-  std::vector<FourTuple> unsaid_;  ///< unclaimed, and their homes do not know; never grows
+  std::vector<FourTuple> unsaid_;          ///< unclaimed, and their homes do not know; never grows
+  std::vector<ContestedClaim> contested_;  ///< in order of arrival; never grows
   std::array<bool, channel::kWorkersMax> must_wake_{};  ///< by worker
 };
 
@@ -161,11 +179,12 @@ size_t ConnectionRouter::take_messages(Host& host) {
   if (is_alone()) return 0;
   size_t taken = 0;
   WorkerMessage message;
-  // The ring to itself holds lookups that found no claim, and claims that are in conflict with
-  // another one. Only those of an earlier call are
+  // The ring to itself holds lookups that found no claim. Only those of an earlier call are
   // repeated, and only after all rings were read: claims made before their packets are known then.
+  // Contested claims are decided in the same way, and before, so that the lookups find them.
   InterWorkerRings::Ring& repeated = ring_to(options_.index);
   const uint32_t repeated_count = kWorkerMessagesMax - repeated.room();
+  for (ContestedClaim& claim : contested_) claim.is_old = true;
   for (uint32_t from = 0; from < options_.worker_count; ++from) {
     if (from == options_.index) continue;
     InterWorkerRings::Ring& ring = ring_from(from);
@@ -173,12 +192,9 @@ size_t ConnectionRouter::take_messages(Host& host) {
       on_message(from, message, host);
     }
   }
+  taken += decide_contested(host);
   for (uint32_t i = 0; i < repeated_count && repeated.try_take(message); ++i, ++taken) {
-    if (message.kind == Kind::kClaim) {
-      take_claim(message.receiver, message, true, host);
-    } else if (!try_find_owner(message, host)) {
-      answer(message, Kind::kNotFound);
-    }
+    if (!try_find_owner(message, host)) answer(message, Kind::kNotFound);
   }
   return taken;
 }
@@ -199,11 +215,11 @@ void ConnectionRouter::on_message(uint32_t from, const WorkerMessage& message, H
       --packets_away_;
       return host.on_returned_packet(message.packet);
     case Kind::kClaim:
-      return take_claim(from, message, false, host);
+      return take_claim(from, message, host);
     case Kind::kClaimRefused:
       return host.on_claim_refused(message.tuple);
     case Kind::kUnclaim:
-      return owners_.unclaim(message.tuple, from);
+      return take_unclaim(message.tuple, from);
     case Kind::kMigrate:
       --packets_away_;
       return host.on_migrated_connection(message);
@@ -212,20 +228,45 @@ void ConnectionRouter::on_message(uint32_t from, const WorkerMessage& message, H
   }
 }
 
+/// Whether another worker than `claimer` has the connection, as far as the home knows.
+template <RouterHost Host>
+bool ConnectionRouter::is_held(const FourTuple& tuple, uint32_t claimer, Host& host) const {
+  const uint32_t owner = owners_.find(tuple);
+  return host.find_connection(tuple) != FlowTable::kNone ||
+         (owner != OwnerTable::kNone && owner != claimer);
+}
+
 /// The end of the connection that has the 4-tuple may be in a ring that is read later. So a claim
 /// is refused only when it was looked at twice.
 template <RouterHost Host>
-void ConnectionRouter::take_claim(uint32_t claimer, const WorkerMessage& claim, bool is_repeated,
-                                  Host& host) {
-  const uint32_t owner = owners_.find(claim.tuple);
-  const bool is_held = host.find_connection(claim.tuple) != FlowTable::kNone ||
-                       (owner != OwnerTable::kNone && owner != claimer);
-  if (!claim.may_be_refused || !is_held) {
+void ConnectionRouter::take_claim(uint32_t claimer, const WorkerMessage& claim, Host& host) {
+  if (!claim.may_be_refused) {
     if (!owners_.claim(claim.tuple, claimer)) host.drop(Drop::kRedirectFull);
     return;
   }
-  if (!is_repeated && try_post(options_.index, claim, 0)) return;
-  if (!try_refuse(claim)) host.drop(Drop::kRedirectFull);
+  const ContestedClaim open = {.tuple = claim.tuple, .claimer = claimer};
+  const bool is_contested = is_held(claim.tuple, claimer, host);
+  if (!is_contested || contested_.size() == contested_.capacity()) {
+    return keep_or_refuse(open, host);
+  }
+  contested_.push_back(open);
+}
+
+template <RouterHost Host>
+void ConnectionRouter::keep_or_refuse(const ContestedClaim& claim, Host& host) {
+  const bool is_done = is_held(claim.tuple, claim.claimer, host)
+                           ? try_refuse(claim.tuple, claim.claimer)
+                           : owners_.claim(claim.tuple, claim.claimer);
+  if (!is_done) host.drop(Drop::kRedirectFull);
+}
+
+/// Returns how many were decided.
+template <RouterHost Host>
+size_t ConnectionRouter::decide_contested(Host& host) {
+  return std::erase_if(contested_, [&](const ContestedClaim& claim) {
+    if (claim.is_old) keep_or_refuse(claim, host);
+    return claim.is_old;
+  });
 }
 
 template <RouterHost Host>

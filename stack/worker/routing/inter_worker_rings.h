@@ -51,8 +51,7 @@ struct WorkerMessage {
   using Body = std::variant<std::monostate, Migration, ArpUpdate, NdpUpdate>;
 
   Kind kind = Kind::kNone;
-  uint8_t receiver = 0;             ///< worker that received the packet, and whose memory it is in;
-                                    ///< of kClaim: the sender
+  uint8_t receiver = 0;             ///< worker that received the packet, and whose memory it is in
   bool may_be_refused = false;      ///< of kClaim: a client opens the connection
   io::PacketBuf* packet = nullptr;  ///< of the first four and kMigrate
   /// Of kFindOwner and kDeliver: what the packet acknowledges if it is a SYN-ACK.

@@ -218,6 +218,42 @@ TEST_F(ConnectionRouterTest, TheEndOfTheEarlierOneInARingThatIsReadLaterCounts) 
   EXPECT_TRUE(hosts[0].router.is_claimed_elsewhere(tuple));
 }
 
+// The ring of worker 1 is read first: the home does not know yet that both have ended.
+TEST_F(ConnectionRouterTest, AContestedClaimEndsWithItsUnclaim) {
+  const FourTuple tuple = tuple_at_home(0);
+  hosts[2].open(tuple);
+  settle();
+  ASSERT_TRUE(hosts[1].router.claim(tuple, ConnectionRouter::Claim::kOpen));
+  hosts[1].router.unclaim(tuple);
+  hosts[2].connections.clear();
+  hosts[2].router.unclaim(tuple);
+  settle();
+  EXPECT_TRUE(hosts[1].refused.empty());
+  EXPECT_FALSE(hosts[0].router.is_claimed_elsewhere(tuple)) << "nobody has it";
+}
+
+// So that worker 0 may sleep only when it has decided.
+TEST_F(ConnectionRouterTest, AContestedClaimIsWaitingWork) {
+  const FourTuple tuple = tuple_at_home(0);
+  hosts[2].open(tuple);
+  settle();
+  ASSERT_TRUE(hosts[1].router.claim(tuple, ConnectionRouter::Claim::kOpen));
+  hosts[0].router.take_messages(hosts[0]);
+  EXPECT_TRUE(hosts[0].router.has_messages());
+  EXPECT_EQ(hosts[0].router.take_messages(hosts[0]), 1u);
+  EXPECT_FALSE(hosts[0].router.has_messages());
+  hosts[1].router.take_messages(hosts[1]);
+  EXPECT_EQ(hosts[1].refused, std::vector<FourTuple>{tuple});
+}
+
+// A claim is known to its home only.
+TEST_F(ConnectionRouterTest, TheHomeKnowsAllClaimsOfAConnection) {
+  const FourTuple tuple = tuple_at_home(0);
+  EXPECT_TRUE(hosts[0].router.knows_claims(tuple));
+  EXPECT_FALSE(hosts[1].router.knows_claims(tuple));
+  EXPECT_TRUE(Host(nullptr, 0, 1).router.knows_claims(tuple));
+}
+
 // A client that ends thousands of sessions at once fills the rings. What was lost stayed in the
 // home's table, which became full in time.
 TEST_F(ConnectionRouterTest, WhatFindsNoRoomIsUnclaimedLater) {
