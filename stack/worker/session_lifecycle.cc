@@ -181,7 +181,10 @@ std::optional<uint16_t> SessionLifecycle::choose_port(const IpAddress& local,
     const FourTuple tuple = {{local, port}, remote};
     if (is_in_use(tuple)) continue;
     const auto queue = through == nullptr ? std::nullopt : through->receive_queue_of(tuple);
-    if (!queue || *queue == state_.config.index) return port;
+    // Where the queue is unknown the open may move. Then it needs a home that knows its claims.
+    const bool is_good = through == nullptr || (queue ? *queue == state_.config.index
+                                                      : state_.router.knows_claims(tuple));
+    if (is_good) return port;
     if (!any) any = port;
   }
   return any;

@@ -8,11 +8,17 @@
 namespace lyre::test {
 
 /// A host with several workers on one port of the simulated wire, whose hash is unknown to them;
-/// and a client and an application for each worker.
+/// and a client and an application for each worker. `local_ports`: from which opens choose; 0: as
+/// many as there are by default.
 class ManyWorkers {
  public:
-  ManyWorkers(io::sim::Link& link, int end, uint32_t count, uint32_t rx_slots = 512)
-      : link_(link), end_(end), rx_slots_(rx_slots), rings(new worker::InterWorkerRings(count)) {
+  ManyWorkers(io::sim::Link& link, int end, uint32_t count, uint32_t rx_slots = 512,
+              uint32_t local_ports = 0)
+      : link_(link),
+        end_(end),
+        rx_slots_(rx_slots),
+        local_ports_(local_ports),
+        rings(new worker::InterWorkerRings(count)) {
     for (uint32_t i = 0; i < count; ++i) add(i, count);
   }
 
@@ -90,6 +96,7 @@ class ManyWorkers {
   io::sim::Link& link_;
   int end_;
   uint32_t rx_slots_;
+  uint32_t local_ports_;
 
  public:
   std::unique_ptr<worker::InterWorkerRings> rings;
@@ -116,6 +123,10 @@ class ManyWorkers {
     config.worker_count = count;
     config.rings = count > 1 ? rings.get() : nullptr;
     config.engine = {.connections_max = 128, .sent_records_max = 4096, .received_runs_max = 4096};
+    if (local_ports_ > 0) {
+      config.ephemeral_port_last =
+          static_cast<uint16_t>(config.ephemeral_port_first + local_ports_ - 1);
+    }
     config.secret = {7, address()};
     config.seed = address() + index;
     return std::make_unique<worker::Worker>(config, *seat.memory, std::span(&port, 1),

@@ -38,9 +38,10 @@ void PrintTo(const Shape& shape, std::ostream* out) {
 
 class Workers : public testing::TestWithParam<Shape> {
  protected:
-  Workers()
+  /// `ports_each`: local ports of each worker on the left; 0: as many as there are by default.
+  explicit Workers(uint32_t ports_each = 0)
       : link(link_of(GetParam())),
-        a(link, 0, GetParam().left, 1024),
+        a(link, 0, GetParam().left, 1024, ports_each * GetParam().left),
         b(link, 1, GetParam().right, 1024) {}
 
   bool run_until(const std::function<bool()>& is_done, Nanos limit = seconds(120)) {
@@ -212,6 +213,31 @@ TEST_P(Workers, ALocalPortThatASessionOfAnotherWorkerHasIsInUse) {
   EXPECT_TRUE(run_until([&] { return all_received(kBytes); }));
   EXPECT_EQ(a.sum(&Stats::tcp_resets_in) + b.sum(&Stats::tcp_resets_in), 0u);
 }
+
+/// Each worker has a few times as many local ports as it opens sessions.
+class FewPorts : public Workers {
+ protected:
+  static constexpr uint32_t kSessionsEach = 40;
+
+  FewPorts() : Workers(kSessionsEach * 5) {}
+};
+
+// Most sessions move to another worker, where the one that opened them does not see their ports.
+TEST_P(FewPorts, AnOpenChoosesNoneThatAnotherWorkerHas) {
+  listen();
+  const Endpoint remote{IpAddress::v4(b.address()), 5000};
+  const auto count = static_cast<uint32_t>(kSessionsEach * a.seats.size());
+  for (uint32_t i = 0; i < count; ++i) {
+    ASSERT_TRUE(a.seats[i % a.seats.size()]->client->connect(remote, 100 + i));
+    if (i % 8 != 7) continue;  // the backlog of a listener is short
+    ASSERT_TRUE(run_until([&] { return a.stream_count() == i + 1; }, seconds(10))) << i;
+  }
+  EXPECT_TRUE(run_until([&] { return b.stream_count() == count; }, seconds(10)));
+  EXPECT_GT(a.sum(&Stats::handed_over), kSessionsEach) << "they moved";
+  for (const auto& seat : a.seats) EXPECT_TRUE(seat->app->others.empty()) << "refused";
+}
+
+INSTANTIATE_TEST_SUITE_P(Counts, FewPorts, testing::Values(Shape{3, 3, {}}, Shape{4, 4, {}}));
 
 TEST_P(Workers, NewConnectionsAfterAMoveAreNotMistakenForOldOnes) {
   listen();
