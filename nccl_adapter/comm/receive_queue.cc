@@ -11,6 +11,10 @@ namespace {
 // Streams leave few holes in a message; thousands are an attempt to use up memory.
 constexpr size_t kPiecesMax = 4096;
 
+bool has_read_right(const FrameProgress& reader) {
+  return reader.source == nullptr || reader.source->has_read_right();
+}
+
 }  // namespace
 
 Request* ReceiveQueue::post(void* data, uint64_t bytes) {
@@ -87,6 +91,7 @@ ReceiveQueue::Verdict ReceiveQueue::begin_frame(FrameProgress* reader) {
 
 // Everything the payload's placing relies on is checked here, once a frame.
 ReceiveQueue::Verdict ReceiveQueue::begin_data(FrameProgress* reader) {
+  if (!has_read_right(*reader)) return Verdict::kRevoked;
   const FrameHeader& header = reader->frames.header();
   reader->is_skipped = header.message < requests_.finished();
   if (reader->is_skipped) return Verdict::kMore;
@@ -148,7 +153,7 @@ ReceiveQueue::Verdict ReceiveQueue::finish_frame(FrameProgress* reader) {
   reader->frames.finish();
   if (names_queue_pair(header.type) || header.type == FrameType::kCredit) return Verdict::kOther;
   if (!counts) return Verdict::kMore;
-  if (reader->source != nullptr && !reader->source->has_read_right()) return Verdict::kRevoked;
+  if (!has_read_right(*reader)) return Verdict::kRevoked;
   Ranges& placed = incoming(header.message).placed;
   const uint64_t end = header.offset + header.bytes;
   if (placed.overlaps(header.offset, end)) {

@@ -83,6 +83,7 @@ bool RecvComm::take(Lane& lane, std::span<const uint8_t> bytes) {
   if (!lane.is_for_queue_pairs) heard_lane_ = lane.index;
   ReceiveQueue::Verdict verdict = queue_.take(&lane.reader, &bytes);
   while (verdict == ReceiveQueue::Verdict::kOther) {
+    if (!lane.has_read_right()) break;  // judged below
     if (!queue_pairs_.on_frame(lane, false)) verdict = ReceiveQueue::Verdict::kBroken;
     if (verdict != ReceiveQueue::Verdict::kOther) break;
     verdict = queue_.take(&lane.reader, &bytes);
@@ -103,8 +104,9 @@ bool RecvComm::on_verdict(ReceiveQueue::Verdict verdict) {
     case ReceiveQueue::Verdict::kTooLarge:
       refuse_large_message();
       return false;
-    case ReceiveQueue::Verdict::kOther:    // the caller's
-    case ReceiveQueue::Verdict::kRevoked:  // the same
+    case ReceiveQueue::Verdict::kRevoked:  // the caller's
+      return false;
+    case ReceiveQueue::Verdict::kOther:  // the same
     case ReceiveQueue::Verdict::kBroken:
       fail(Result::kRemoteError, "the peer broke the protocol");
       return false;

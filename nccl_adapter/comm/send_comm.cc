@@ -134,6 +134,10 @@ bool SendComm::take(Lane& lane, std::span<const uint8_t> bytes) {
     if (reader.state() == FrameReader::State::kHeader) {
       if (!reader.take_header(&bytes)) {
         if (reader.state() == FrameReader::State::kBroken) {
+          if (!lane.has_read_right()) {
+            on_broken(lane, Io::kFailed);
+            return false;
+          }
           fail(Result::kRemoteError, "the peer sent something that is no frame");
         }
         return !has_failed();

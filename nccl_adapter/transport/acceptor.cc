@@ -108,7 +108,10 @@ void Acceptor::on_readable(PendingConnection* pending) {
     pending->heard.insert(pending->heard.end(), bytes.begin(), bytes.end());
     pending->stream.consume(bytes.size());
     Hello hello;
-    switch (read_hello(pending->heard, &hello)) {
+    const HelloState state = read_hello(pending->heard, &hello);
+    if (state == HelloState::kMore) continue;
+    if (!pending->stream.has_read_right()) return reject(pending, "this process was disconnected");
+    switch (state) {
       case HelloState::kMore:
         break;
       case HelloState::kComplete:

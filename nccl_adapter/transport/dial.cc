@@ -74,6 +74,7 @@ Dial::State Dial::read_answer() {
                          bytes.begin() + static_cast<ptrdiff_t>(taken));
     stream_.consume(taken);
   }
+  if (!stream_.has_read_right()) return ended();
   stream_.release();
   stream_.probe_silence(false);
   if (!decode(std::span<const uint8_t, kAnswerBytes>(answer_bytes_.data(), kAnswerBytes),

@@ -46,6 +46,7 @@ void Lane::drop() {
 void Lane::close() {
   transport->close();
   copied_before_bytes = copied_bytes();
+  reader.source = nullptr;
   transport.reset();
 }
 

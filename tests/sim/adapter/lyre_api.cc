@@ -500,7 +500,13 @@ int lyre_recv_slices(lyre_session* session, lyre_slice* out, int count) {
   return fail_static(LYRE_E_AGAIN, "nothing has arrived");
 }
 
-int lyre_check_slices(lyre_session*) { return 0; }
+int lyre_check_slices(lyre_session* session) {
+  lyre_context* context = session->context;
+  if (const int code = std::exchange(context->failure_at_check, 0); code != 0) {
+    lyre::adapter_sim::on_daemon_gone(context, code);
+  }
+  return failed(context);
+}
 
 void lyre_release(lyre_session* session, const lyre_slice* slices, int count) {
   for (int i = 0; i < count; ++i) {

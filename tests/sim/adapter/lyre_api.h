@@ -43,6 +43,7 @@ struct lyre_context {
   int64_t patience_ns = 0;  ///< for a daemon that is there and does not answer
   uint32_t process = 0;     ///< that opened it
   int failure = 0;
+  int failure_at_check = 0;  ///< of lyre_check_slices(): the context fails while a client reads
   bool has_news = false;
   bool defers_wakeups = false;
   std::vector<lyre::adapter_sim::End*> unseen;  ///< have sends that no worker was woken for

@@ -12,6 +12,7 @@
 #include "nccl_adapter/protocol/queue_pair_terms.h"
 #include "nccl_adapter/transport/acceptor.h"
 #include "nccl_adapter/transport/rails.h"
+#include "tests/sim/adapter/lyre_api.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
 
 // A sending comm, and a peer that answers what the test wants.
@@ -106,6 +107,17 @@ TEST_F(SendCommAndPeer, TakesNoFramesOfALaterVersion) {
   connect(2);
   say({.type = FrameType::kDecline, .message = 64, .offset = 1}, {});
   EXPECT_EQ(comm_->failure().why, "the peer broke the protocol");
+}
+
+// The daemon took back the memory of this process while it was read from.
+TEST_F(SendCommAndPeer, DoesNotBlameThePeerForMemoryThatWasTakenBack) {
+  connect(kProtocolVersionMax);
+  here().context()->failure_at_check = LYRE_E_EXPELLED;
+  streams_.front().send_small(std::vector<uint8_t>(kFrameHeaderBytes, 0xff));
+  pass(20 * kMs);
+  comm_->pump();
+  EXPECT_FALSE(comm_->has_failed()) << comm_->failure().why;
+  EXPECT_FALSE(here().is_attached());
 }
 
 TEST_F(SendCommAndPeer, TakesNoAcceptOfWhatItDidNotOffer) {

@@ -56,8 +56,9 @@ class TestEnvironment final : public Environment {
   StreamCount& stream_count(size_t) override { return stream_count_; }
   void make_room() override { stream_count_.halve(); }
   bool note_daemon_error(int code) override {
-    if (code == LYRE_E_DAEMON) is_attached_ = false;
-    return code == LYRE_E_DAEMON;
+    if (code != LYRE_E_DAEMON && code != LYRE_E_EXPELLED) return false;
+    is_attached_ = false;
+    return true;
   }
   nccl_abi::Result progress_and_pause() override {
     adapter_sim::Events& events = *events_;

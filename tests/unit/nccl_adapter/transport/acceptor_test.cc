@@ -7,6 +7,7 @@
 #include "nccl_adapter/transport/address.h"
 #include "nccl_adapter/transport/dial.h"
 #include "nccl_adapter/transport/rails.h"
+#include "tests/sim/adapter/lyre_api.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
 
 // The dialling and the accepting end of a stream: Dial on one host, Acceptor on the other.
@@ -169,6 +170,21 @@ TEST_F(DialAndAcceptor, OtherProtocolsAreResetAtTheFirstWrongByte) {
   stream.send_small(request);
   EXPECT_TRUE(until([&] { return stream.state() == LYRE_ENDED; }));
   EXPECT_TRUE(hellos_.empty());
+}
+
+TEST_F(DialAndAcceptor, AnAnswerFromMemoryThatWasTakenBackDoesNotCount) {
+  here().context()->failure_at_check = LYRE_E_EXPELLED;
+  Dial dial = make_dial();
+  EXPECT_EQ(run(dial), Dial::State::kFailed);
+  EXPECT_EQ(dial.error(), LYRE_E_EXPELLED);
+}
+
+TEST_F(DialAndAcceptor, AHelloFromMemoryThatWasTakenBackDoesNotCount) {
+  there().context()->failure_at_check = LYRE_E_EXPELLED;
+  Dial dial = make_dial();
+  EXPECT_NE(run(dial), Dial::State::kWelcome);
+  EXPECT_TRUE(hellos_.empty());
+  EXPECT_EQ(acceptor_->pending(), 0u);
 }
 
 TEST_F(DialAndAcceptor, ThePortStaysTheSameAfterADetach) {

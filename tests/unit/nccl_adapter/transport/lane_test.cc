@@ -45,6 +45,13 @@ TEST_F(LaneInAWorld, TellsItsWaiterWhatHappensOnItsStream) {
   EXPECT_TRUE(until([&] { return waiter_.count > 0; }));
 }
 
+TEST_F(LaneInAWorld, ThatWasClosedNamesNoTransport) {
+  attach();
+  ASSERT_NE(lane_.reader.source, nullptr);
+  lane_.close();
+  EXPECT_EQ(lane_.reader.source, nullptr);
+}
+
 TEST_F(LaneInAWorld, IsStalledWhenNothingIsAcknowledgedForLong) {
   attach();
   send(100);
