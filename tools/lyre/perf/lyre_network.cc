@@ -97,7 +97,9 @@ class ZeroCopyStream final : public LyreStream {
     used_ += bytes;
     if (used_ < slices_[next_].bytes) return;
     used_ = 0;
-    if (++next_ == count_) lyre_release(session_, slices_.data(), static_cast<int>(count_));
+    if (++next_ < count_) return;
+    if (const int code = lyre_check_slices(session_); code != 0) throw_error(code);
+    lyre_release(session_, slices_.data(), static_cast<int>(count_));
   }
 
  private:
