@@ -191,22 +191,38 @@ int64_t patience_ns(int failure, const Settings& settings) {
   }
 }
 
+/// Tries until one is open, or its failure needs no patience, or the time is over. A daemon that is
+/// back and has no context left gets the time that freeing one takes.
+std::unique_ptr<Instance> open_patiently(const Settings& settings, uint64_t communicator,
+                                         int failure) {
+  const int64_t began_ns = monotonic_ns();
+  int64_t until_ns = began_ns + patience_ns(failure, settings);
+  std::unique_ptr<Instance> instance;
+  while (instance == nullptr && patience_ns(failure, settings) > 0 && monotonic_ns() < until_ns) {
+    const int before = failure;
+    sleep_ns(kInitAgainNs);
+    instance = Instance::open(settings, communicator, &failure);
+    if (failure == before) continue;
+    const int64_t from_ns = failure == LYRE_E_NORESOURCES ? monotonic_ns() : began_ns;
+    until_ns = std::max(until_ns, from_ns + patience_ns(failure, settings));
+  }
+  return instance;
+}
+
 /// A process that has used a daemon looks for it as long as its comms do: NCCL never asks a plugin
-/// again whose init failed, and its next communicator would use sockets. The first init fails at
-/// once: perhaps no daemon is wanted here.
+/// again whose init failed, and its next communicator would use sockets. A daemon that has no
+/// context left is there and wanted, so the first init waits for it, too. Where none answers, the
+/// first init fails at once: perhaps no daemon is wanted here.
 std::unique_ptr<Instance> find_daemon(const Settings& settings, uint64_t communicator) {
   int failure = 0;
   std::unique_ptr<Instance> instance = Instance::open(settings, communicator, &failure);
-  const int64_t began_ns = monotonic_ns();
-  if (patience_ns(failure, settings) > 0 && known_port_count() > 0) {
+  const int64_t most_ns = patience_ns(failure, settings);
+  const bool may_wait = known_port_count() > 0 || failure == LYRE_E_NORESOURCES;
+  if (instance == nullptr && may_wait && most_ns > 0) {
     log_info("the Lyre daemon at %s takes no client now; trying again for %lld s: %s",
-             socket_path_text(settings),
-             static_cast<long long>(patience_ns(failure, settings) / kNsPerSecond),
+             socket_path_text(settings), static_cast<long long>(most_ns / kNsPerSecond),
              lyre_last_error());
-    while (monotonic_ns() - began_ns < patience_ns(failure, settings)) {
-      sleep_ns(kInitAgainNs);
-      instance = Instance::open(settings, communicator, &failure);
-    }
+    instance = open_patiently(settings, communicator, failure);
   }
   if (instance == nullptr) {
     log_warn("cannot use the Lyre daemon at %s: %s", socket_path_text(settings), lyre_last_error());

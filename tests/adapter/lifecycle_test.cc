@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
@@ -410,6 +411,27 @@ TEST_P(Lifecycle, ACommunicatorTakesThePlaceOfOneThatWasFinalized) {
       ASSERT_EQ(older->init(kCommId + i), Result::kSuccess) << logged_text();
       std::swap(older, newer);
     }
+  }});
+}
+
+// A daemon that has none left is there, and wanted: NCCL never asks again.
+TEST_P(Lifecycle, TheFirstInitWaitsForAContext) {
+  const auto pair = own_daemons(kTwoContexts);
+  expect_ranks({[&](Rank&) {
+    ::setenv("LYRE_SOCKET", pair->socket(0).c_str(), 1);
+    const lyre_options options{.struct_bytes = sizeof options,
+                               .socket_path = pair->socket(0).c_str()};
+    std::array<lyre_context*, 2> others{};
+    for (lyre_context*& other : others) ASSERT_EQ(lyre_context_open(&options, &other), 0);
+    std::thread frees_one([&] {
+      EXPECT_TRUE(
+          until([] { return logged_text().find("trying again for 2 s") != std::string::npos; }));
+      lyre_context_close(others[0]);
+    });
+    const auto plugin = load_tested_plugin(GetParam());
+    EXPECT_EQ(plugin->init(kCommId), Result::kSuccess) << logged_text();
+    frees_one.join();
+    lyre_context_close(others[1]);
   }});
 }
 
