@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "stack/io/packet_io.h"
@@ -50,6 +51,7 @@ class Memory final : public PacketMemory {
   /// Makes this memory equal to `other`, which has the same options: bytes, packets, regions.
   /// PacketBufs keep their addresses here; a PacketBuf* of `other` is translated by its index.
   void copy_from(const Memory& other);
+  std::function<void()> on_release;  ///< before packets are free; a test's, may be empty
   uint32_t tx_slots_free() const { return static_cast<uint32_t>(tx_.free.size()); }
 
  private:

@@ -79,13 +79,24 @@ TEST_F(ContextLifecycleTest, RegisteredMemoryGoesWithItsContext) {
   EXPECT_EQ(next_reply()->kind, Reply::Kind::kDetached);
 }
 
-// It may have been expelled while it stood still.
+// It may have been expelled while it stood still. A slot that went back may be written to at once.
 TEST_F(ContextLifecycleTest, TheClientCanSeeThatItsSlotsWereTakenBack) {
   attach();
   const channel::ContextHeader& header = state.contexts[kContext].header();
+  const io::PacketBuf* packet = memory.alloc_rx();
+  ASSERT_NE(packet, nullptr);
+  state.loans.lend(packet->slot, {.context = kContext});
+  state.accounts.add(kContext, 1);
+  uint32_t released = 0;
+  memory.on_release = [&] {
+    ++released;
+    EXPECT_EQ(header.revoked.load(), 1u);
+  };
   detach();
   EXPECT_EQ(header.revoked.load(), 0u);
   ASSERT_TRUE(give_up());
+  memory.on_release = nullptr;
+  EXPECT_EQ(released, 1u);
   EXPECT_EQ(header.revoked.load(), 1u);
 }
 
