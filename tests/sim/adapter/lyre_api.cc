@@ -501,6 +501,7 @@ int lyre_recv_slices(lyre_session* session, lyre_slice* out, int count) {
 }
 
 int lyre_check_slices(lyre_session* session) {
+  if (session == nullptr) return fail_static(LYRE_E_INVALID, "no session");
   lyre_context* context = session->context;
   if (const int code = std::exchange(context->failure_at_check, 0); code != 0) {
     lyre::adapter_sim::on_daemon_gone(context, code);
