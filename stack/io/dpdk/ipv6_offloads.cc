@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
 
 namespace lyre::io::dpdk {
 namespace {
@@ -39,7 +40,11 @@ void write_headers(uint8_t* frame) {
 /// does not fit a buffer. Fails: no buffer is free.
 Result<bool> is_taken(uint16_t port_id, rte_mempool* pool, uint64_t request) {
   rte_mbuf* mbuf = rte_pktmbuf_alloc(pool);
-  if (mbuf == nullptr) return Error{ENOMEM, "no packet buffer is free to learn IPv6 offloads with"};
+  if (mbuf == nullptr) {
+    char device[RTE_ETH_NAME_MAX_LEN] = {};
+    rte_eth_dev_get_name_by_port(port_id, device);
+    return Error{ENOMEM, std::string(device) + ": no packet buffer is free to ask it for offloads"};
+  }
   char* frame = rte_pktmbuf_append(mbuf, sizeof(rte_ether_hdr) + sizeof(rte_ipv6_hdr) + kTcpBytes);
   bool taken = false;
   if (frame != nullptr) {

@@ -12,7 +12,7 @@ namespace lyre::io::dpdk {
 /// refuses them in rte_eth_tx_prepare() by what its device reports. Nothing is sent. A port
 /// without TCP checksums is not asked.
 /// REQUIRES: the port was started. Thread: the control thread, while no worker uses the port.
-/// Fails: ENOMEM, no packet buffer is free to ask with; one line that does not name the port.
+/// Fails: ENOMEM, no packet buffer is free to ask with; one line that names the device.
 Status limit_to_ipv6_offloads(uint16_t port_id, Memory& memory, PortSetup& setup);
 
 }  // namespace lyre::io::dpdk

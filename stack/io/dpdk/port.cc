@@ -272,7 +272,7 @@ Status EthernetPort::start() {
   Status started = start_with(wants_interrupts());
   if (!started && wants_interrupts() && !quirks_->is_virtual) started = start_with(false);
   if (!started) return started;
-  if (Status done = limit_offloads(); !done) return done;
+  if (Status done = limit_to_ipv6_offloads(port_id_, *memories_[0], setup_); !done) return done;
   events_.listen(port_id_, args_.device_name());
   sockets_ = new_sockets();
   describe_port();
@@ -294,12 +294,6 @@ Status EthernetPort::start_with(bool has_interrupts) {
   // A memif client starts when its server runs; until then the port has no link.
   if (rc != 0 && !is_memif_client_) return dpdk_error(args_.name() + ": cannot be started", rc);
   return Ok{};
-}
-
-Status EthernetPort::limit_offloads() {
-  const Status asked = limit_to_ipv6_offloads(port_id_, *memories_[0], setup_);
-  if (asked) return Ok{};
-  return Error{asked.error().code, args_.name() + ": " + asked.error().text};
 }
 
 void EthernetPort::describe_port() {
@@ -518,7 +512,7 @@ Status EthernetPort::reset() {
     return dpdk_error(args_.name() + ": cannot be reset", rc);
   }
   if (Status started = start_with(has_interrupts_); !started) return started;
-  if (Status done = limit_offloads(); !done) return done;
+  if (Status done = limit_to_ipv6_offloads(port_id_, *memories_[0], setup_); !done) return done;
   if (!keeps_identity(port_id_, setup_.capabilities, info_.capabilities)) {
     return changed(args_.name());
   }

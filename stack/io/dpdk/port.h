@@ -64,7 +64,6 @@ class EthernetPort final : public Port {
   Status check_interface();
   Status start();
   Status start_with(bool has_interrupts);
-  Status limit_offloads();
   int start_device();
   void describe_port();
   QueueSetup queue_setup(uint16_t queue) const;

@@ -74,7 +74,7 @@ size_t Memory::alloc_tx(std::span<PacketBuf*> out) {
 PacketBuf* Memory::alloc_rx() { return take(rx_); }
 
 void Memory::release(std::span<PacketBuf* const> packets) {
-  if (on_release) on_release();
+  if (on_release != nullptr) on_release(watcher);
   for (PacketBuf* packet : packets) {
     Pool& pool = packet->slot == PacketBuf::kNoSlot ? tx_ : rx_;
     const auto index = static_cast<size_t>(packet - pool.packets.data());

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "stack/io/packet_io.h"
@@ -51,7 +50,9 @@ class Memory final : public PacketMemory {
   /// Makes this memory equal to `other`, which has the same options: bytes, packets, regions.
   /// PacketBufs keep their addresses here; a PacketBuf* of `other` is translated by its index.
   void copy_from(const Memory& other);
-  std::function<void()> on_release;  ///< before packets are free; a test's, may be empty
+  /// A test's: called with `watcher` before packets are free.
+  void (*on_release)(void* watcher) = nullptr;
+  void* watcher = nullptr;
   uint32_t tx_slots_free() const { return static_cast<uint32_t>(tx_.free.size()); }
 
  private:

@@ -78,7 +78,8 @@ class Values(unittest.TestCase):
         for arguments in (["status"], ["status", "--watch"], ["sessions"], ["clients"], ["stats"],
                           ["ports"], ["neighbours"], ["routes"], ["trace"],
                           ["pcap"], ["pcap", "wire", "tcp"],
-                          ["stats", "--json"], ["perf", "server"], ["perf", "client", "10.9.0.2:1"]):
+                          ["stats", "--json"], ["perf", "server"],
+                          ["perf", "client", "10.9.0.2:1"]):
             self.expect_no_daemon("--socket", "/nonexistent/lyred.sock", *arguments)
         self.expect_no_daemon("allreduce", "--no-kernel", "--plugin", ARGS.plugin, "--bytes", "4",
                               "--host", "a=/nonexistent/a", "--host", "b=/nonexistent/b")

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kSessions = 4;
 constexpr int kTurnsMax = 20'000;
-constexpr int kWaitMs = 1;
+constexpr int kPollMs = 1;
 
 struct Case {
   bool is_zero_copy = false;
@@ -40,7 +40,7 @@ class KernelNetworkTest : public testing::TestWithParam<Case> {
       const bool has_asked = step(asking);
       const bool has_served = step(serving);
       server->wait(0);
-      client->wait(has_asked || has_served ? 0 : kWaitMs);
+      client->wait(has_asked || has_served ? 0 : kPollMs);
     }
     ASSERT_TRUE(is_over());
   }

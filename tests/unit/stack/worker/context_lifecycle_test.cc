@@ -87,16 +87,21 @@ TEST_F(ContextLifecycleTest, TheClientCanSeeThatItsSlotsWereTakenBack) {
   ASSERT_NE(packet, nullptr);
   state.loans.lend(packet->slot, {.context = kContext});
   state.accounts.add(kContext, 1);
-  uint32_t released = 0;
-  memory.on_release = [&] {
-    ++released;
-    EXPECT_EQ(header.revoked.load(), 1u);
+  struct Watcher {
+    const channel::ContextHeader& header;
+    uint32_t released = 0;
+  } watcher{header};
+  memory.watcher = &watcher;
+  memory.on_release = [](void* to) {
+    Watcher& told = *static_cast<Watcher*>(to);
+    ++told.released;
+    EXPECT_EQ(told.header.revoked.load(), 1u);
   };
   detach();
   EXPECT_EQ(header.revoked.load(), 0u);
   ASSERT_TRUE(give_up());
   memory.on_release = nullptr;
-  EXPECT_EQ(released, 1u);
+  EXPECT_EQ(watcher.released, 1u);
   EXPECT_EQ(header.revoked.load(), 1u);
 }
 

@@ -54,6 +54,7 @@ class LearnedRouters : public TransmissionTest {
 
   LearnedRouters() {
     io::PacketIo& io = second_link.add_queue(0, memory, 1);
+    second_link.add_queue(1, far_memory);
     neighbourhood.add_port(
         {.io = &io,
          .addresses = {{kOwn6, 64}},
@@ -105,6 +106,7 @@ TEST_F(LearnedRouters, ASessionLeavesTheOneThatDoesNotAnswer) {
 TEST_F(LearnedRouters, AnOpenGoesThroughTheOneThatMayAnswer) {
   state.neighbours.resolve(1, link_local_address(kFirstMac), state.now);
   lose_first();
+  transmission.transmit();  // what neighbour discovery had to say
   const uint32_t conn = open_far();
   EXPECT_EQ(transmission.transmit(), 1u);
   EXPECT_EQ(state.session(conn).next_hop, link_local_address(kSecondMac));
