@@ -93,7 +93,7 @@ struct IoCapabilities {
   bool rx_checksum_in_hardware = false;
   /// tso_bytes_max of the packets of a connection.
   uint32_t tso_bytes_max_of(const IpAddress& address) const {
-    return address.is_v4() || has_ipv6_tso ? tso_bytes_max : 0;
+    return has_ipv6_tso || address.is_v4() ? tso_bytes_max : 0;
   }
   bool operator==(const IoCapabilities&) const = default;
 };

@@ -136,8 +136,7 @@ bool RouteTable::is_broadcast(const IpAddress& address) const {
 }
 
 bool RouteTable::is_martian_source(const IpAddress& address) const {
-  if (is_own(address) || is_broadcast(address)) return true;
-  return !is_unicast_target(address);
+  return is_own(address) || !is_unicast_target(address);
 }
 
 bool RouteTable::is_unicast_target(const IpAddress& address) const {
