@@ -146,6 +146,7 @@ Status ControlServer::bind_socket() {
   is_bound_ = true;
   struct stat file {};
   if (::lstat(path.c_str(), &file) == 0) bound_inode_ = file.st_ino;
+  has_made_file_ = true;
   apply_permissions();
   if (::listen(socket.get(), kBacklog) != 0) return errno_error(path + ": cannot listen");
   listener_.assign(socket.release());
@@ -153,12 +154,14 @@ Status ControlServer::bind_socket() {
 }
 
 /// None: another file is in its place. Whoever may write to the folder, such as root in a container
-/// into which it is mounted, can replace the socket by a link to any file.
+/// into which it is mounted, can replace the socket by a link to any file. Some file systems show
+/// another owner than this process, so the owner of a file that it has just made does not count.
 OwnedFd ControlServer::own_file() const {
   OwnedFd opened(::open(options_.socket_path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat file {};
   const bool is_own = opened.is_open() && ::fstat(opened.get(), &file) == 0 &&
-                      S_ISSOCK(file.st_mode) && file.st_uid == ::geteuid();
+                      S_ISSOCK(file.st_mode) && file.st_ino == bound_inode_ &&
+                      (has_made_file_ || file.st_uid == ::geteuid());
   return is_own ? std::move(opened) : OwnedFd();
 }
 

@@ -157,6 +157,7 @@ class ControlServer {
   bool holds_memory_requests_ = false;
   bool is_bound_ = false;
   uint64_t bound_inode_ = 0;
+  bool has_made_file_ = false;  ///< this process, not a predecessor
   uint64_t next_id_ = 1;
   std::map<uint64_t, std::shared_ptr<ControlClient>> clients_;
   ControlCounters counters_;

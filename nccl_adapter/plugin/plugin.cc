@@ -192,10 +192,12 @@ int64_t patience_ns(int failure, const Settings& settings) {
 }
 
 /// Tries until one is open, or its failure needs no patience, or the time is over. A daemon that is
-/// back and has no context left gets the time that freeing one takes.
+/// back and has no context left gets the time that freeing one takes. At its limits it refuses now
+/// a context and now a connection, which looks as if there were no daemon: all of it has a bound.
 std::unique_ptr<Instance> open_patiently(const Settings& settings, uint64_t communicator,
                                          int failure) {
   const int64_t began_ns = monotonic_ns();
+  const int64_t latest_ns = began_ns + patience_ns(LYRE_E_DAEMON, settings) + kFreeContextNs;
   int64_t until_ns = began_ns + patience_ns(failure, settings);
   std::unique_ptr<Instance> instance;
   while (instance == nullptr && patience_ns(failure, settings) > 0 && monotonic_ns() < until_ns) {
@@ -204,7 +206,8 @@ std::unique_ptr<Instance> open_patiently(const Settings& settings, uint64_t comm
     instance = Instance::open(settings, communicator, &failure);
     if (failure == before) continue;
     const int64_t from_ns = failure == LYRE_E_NORESOURCES ? monotonic_ns() : began_ns;
-    until_ns = std::max(until_ns, from_ns + patience_ns(failure, settings));
+    const int64_t wanted_ns = from_ns + patience_ns(failure, settings);
+    until_ns = std::min(latest_ns, std::max(until_ns, wanted_ns));
   }
   return instance;
 }

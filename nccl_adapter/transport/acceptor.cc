@@ -110,7 +110,8 @@ void Acceptor::on_readable(PendingConnection* pending) {
     Hello hello;
     const HelloState state = read_hello(pending->heard, &hello);
     if (state == HelloState::kMore) continue;
-    if (!pending->stream.has_read_right()) return reject(pending, "this process was disconnected");
+    // The context is over, which says nothing of the peer.
+    if (!pending->stream.has_read_right()) return forget(pending);
     switch (state) {
       case HelloState::kMore:
         break;

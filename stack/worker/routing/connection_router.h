@@ -249,6 +249,10 @@ void ConnectionRouter::take_claim(uint32_t claimer, const WorkerMessage& claim, 
   if (!is_contested || contested_.size() == contested_.capacity()) {
     return keep_or_refuse(open, host);
   }
+  // The one before may have ended by an unclaim that found no room and was taken back.
+  std::erase_if(contested_, [&](const ContestedClaim& other) {
+    return other.claimer == claimer && other.tuple == claim.tuple;
+  });
   contested_.push_back(open);
 }
 
