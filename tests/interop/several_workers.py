@@ -137,8 +137,8 @@ class SeveralWorkersTest(unittest.TestCase):
 
     def least_moved(self, before):
         """Bytes that the worker with fewer of them has sent and received since then."""
-        return min(now["counters"][name] - then["counters"][name]
-                   for now, then in zip(self.workers(), before)
+        return min(worker["counters"][name] - earlier["counters"][name]
+                   for worker, earlier in zip(self.workers(), before)
                    for name in ("tcp_payload_in", "tcp_payload_out"))
 
     def test_no_worker_waits_for_another(self):

@@ -38,16 +38,21 @@ class LauncherTest : public DaemonTest {
   Status drop_ = Ok{};
 };
 
+/// A starved daemon has a minute to answer.
+lyre_options options_of(const std::string& socket_path, uint64_t arena_bytes) {
+  return {.struct_bytes = sizeof(lyre_options),
+          .socket_path = socket_path.c_str(),
+          .label = "test",
+          .arena_bytes = arena_bytes,
+          .patience_ms = 60'000};
+}
+
 TEST_F(LauncherTest, ServesAClientAndEndsInOrder) {
   auto launcher = start(config());
   ASSERT_TRUE(launcher.ok()) << launcher.error().text;
   std::thread client([&] {
     const std::string path = socket();
-    const lyre_options options{.struct_bytes = sizeof options,
-                               .socket_path = path.c_str(),
-                               .label = "test",
-                               .arena_bytes = 0,
-                               .patience_ms = 60'000};
+    const lyre_options options = options_of(path, 0);
     lyre_context* context = nullptr;
     EXPECT_EQ(lyre_context_open(&options, &context), 0) << lyre_last_error();
     lyre_port port{.struct_bytes = sizeof port};
@@ -70,10 +75,7 @@ TEST_F(LauncherTest, AShareThatIsUsedUpIsNoMissingDaemon) {
   ASSERT_TRUE(launcher.ok()) << launcher.error().text;
   std::thread client([&] {
     const std::string path = socket();
-    const lyre_options options{.struct_bytes = sizeof options,
-                               .socket_path = path.c_str(),
-                               .label = "test",
-                               .arena_bytes = 1 << 20};
+    const lyre_options options = options_of(path, 1 << 20);
     lyre_context* first = nullptr;
     lyre_context* second = nullptr;
     EXPECT_EQ(lyre_context_open(&options, &first), 0) << lyre_last_error();

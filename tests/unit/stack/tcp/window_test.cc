@@ -419,19 +419,29 @@ TEST(SendWindow, SmallWindowIsUsedOncePersistRunsOut) {
   EXPECT_EQ(piece->payload_bytes, 300u);
 }
 
-// The text waited as long as the next probe of the closed window would have.
-TEST(SendWindow, SmallOpeningAfterALongClosureIsUsedSoon) {  // RFC 9293 3.8.6.2.1
-  Peer peer;
+/// With text to send the peer's window is closed, and `probes` of it are answered. Returns the time
+/// before the last one.
+Nanos probe_closed_window(Peer& peer, int probes) {
   peer.dial();
   peer.window = 0;
   peer.ack(0);
   peer.app_send(1000);
   EXPECT_TRUE(peer.all().empty());
-  for (int i = 0; i < 8; ++i) {
+  Nanos interval{0};
+  for (int i = 0; i < probes; ++i) {
+    const Nanos before = peer.now;
     peer.run_deadline();
+    interval = peer.now - before;
     EXPECT_TRUE(peer.next().has_value());
     peer.ack(0);
   }
+  return interval;
+}
+
+// The text waited as long as the next probe of the closed window would have.
+TEST(SendWindow, SmallOpeningAfterALongClosureIsUsedSoon) {  // RFC 9293 3.8.6.2.1
+  Peer peer;
+  probe_closed_window(peer, 8);
   peer.window = 300;
   peer.ack(0);
   EXPECT_TRUE(peer.all().empty());
@@ -445,21 +455,9 @@ TEST(SendWindow, SmallOpeningAfterALongClosureIsUsedSoon) {  // RFC 9293 3.8.6.2
 
 TEST(SendWindow, AnOpeningDoesNotPutOffTheProbeThatIsDue) {  // RFC 9293 3.8.6.1
   Peer peer;
-  peer.dial();
-  peer.window = 0;
-  peer.ack(0);
-  peer.app_send(1000);
-  EXPECT_TRUE(peer.all().empty());
-  Nanos interval{0};
-  for (int i = 0; i < 4; ++i) {
-    const Nanos before = peer.now;
-    peer.run_deadline();
-    interval = peer.now - before;
-    EXPECT_TRUE(peer.next().has_value());
-    peer.ack(0);
-  }
-  const Nanos probe_at = peer.now + interval * 2;
-  peer.wait(interval * 2 - millis(5));
+  const Nanos next = probe_closed_window(peer, 4) * 2;
+  const Nanos probe_at = peer.now + next;
+  peer.wait(next - millis(5));
   peer.window = 300;
   peer.ack(0);
   peer.run_deadline();
