@@ -104,9 +104,9 @@ bool RecvComm::on_verdict(ReceiveQueue::Verdict verdict) {
     case ReceiveQueue::Verdict::kTooLarge:
       refuse_large_message();
       return false;
-    case ReceiveQueue::Verdict::kRevoked:  // the caller's
+    case ReceiveQueue::Verdict::kRevoked:  // take() has ended the lane
       return false;
-    case ReceiveQueue::Verdict::kOther:  // the same
+    case ReceiveQueue::Verdict::kOther:  // take() gave it to the queue pairs
     case ReceiveQueue::Verdict::kBroken:
       fail(Result::kRemoteError, "the peer broke the protocol");
       return false;

@@ -88,10 +88,14 @@ bool ConnectionRouter::try_refuse(const FourTuple& tuple, uint32_t claimer) {
 
 /// A claim that is not decided yet is withdrawn, too: it would stay in the table for ever.
 void ConnectionRouter::take_unclaim(const FourTuple& tuple, uint32_t claimer) {
+  withdraw_contested(tuple, claimer);
+  owners_.unclaim(tuple, claimer);
+}
+
+void ConnectionRouter::withdraw_contested(const FourTuple& tuple, uint32_t claimer) {
   std::erase_if(contested_, [&](const ContestedClaim& claim) {
     return claim.claimer == claimer && claim.tuple == tuple;
   });
-  owners_.unclaim(tuple, claimer);
 }
 
 void ConnectionRouter::unclaim(const FourTuple& tuple) {

@@ -159,6 +159,7 @@ class ConnectionRouter {
   template <RouterHost Host>
   size_t decide_contested(Host& host);
   void take_unclaim(const FourTuple& tuple, uint32_t claimer);
+  void withdraw_contested(const FourTuple& tuple, uint32_t claimer);
   template <RouterHost Host>
   void find_owner(const WorkerMessage& message, Host& host);
   template <RouterHost Host>
@@ -250,9 +251,7 @@ void ConnectionRouter::take_claim(uint32_t claimer, const WorkerMessage& claim, 
     return keep_or_refuse(open, host);
   }
   // The one before may have ended by an unclaim that found no room and was taken back.
-  std::erase_if(contested_, [&](const ContestedClaim& other) {
-    return other.claimer == claimer && other.tuple == claim.tuple;
-  });
+  withdraw_contested(claim.tuple, claimer);
   contested_.push_back(open);
 }
 
