@@ -202,7 +202,8 @@ void Engine::assume_path_mtu(ConnId conn, uint32_t mtu_bytes, Nanos since) {
 Effects Engine::on_host_unreachable(ConnId conn, Nanos) {
   Effects effects;
   Connection& c = impl_->at(conn);
-  if (is_one_of(c.state, kOpening)) finish(c, EndReason::kUnreachable, effects);
+  // The peer of a passive open may have our SYN,ACK, and wait in ESTABLISHED for our first byte.
+  if (is_one_of(c.state, kOpening) && c.is_active) finish(c, EndReason::kUnreachable, effects);
   return effects;
 }
 

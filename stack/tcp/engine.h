@@ -139,8 +139,8 @@ class Engine {
   /// connection tries larger segments.
   void assume_path_mtu(ConnId conn, uint32_t mtu_bytes, Nanos since);
 
-  /// The next hop cannot be resolved. Ends a connection that is not established yet; an established
-  /// one continues until its user timeout.
+  /// The next hop cannot be resolved. Ends an active open that is not established yet. A passive
+  /// one continues until its timeout, an established connection until its user timeout.
   Effects on_host_unreachable(ConnId conn, Nanos now);
 
   /// This host stood still for so long: no connection is given up for that.

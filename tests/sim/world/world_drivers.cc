@@ -46,7 +46,10 @@ void add_faults(WorldPlan& plan, Rng& rng, uint32_t away_us_max) {
     at += micros(between(rng, 1, 300'000));
     const Nanos noticed = at + micros(between(rng, 1, 250'000));
     const Nanos back = noticed + micros(between(rng, 1, away_us_max));
-    add_fault(plan, static_cast<int>(rng.below(2)), between(rng, 0, 40), at, noticed, back);
+    // The order in which a compiler evaluates arguments must not change the world.
+    const auto end = static_cast<int>(rng.below(2));
+    const uint32_t frames = between(rng, 0, 40);
+    add_fault(plan, end, frames, at, noticed, back);
     at = back;
   }
 }

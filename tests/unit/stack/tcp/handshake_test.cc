@@ -137,6 +137,25 @@ TEST(Handshake, APeerThatNeverCompletesItIsForgottenSooner) {  // RFC 4987 3.3
   EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
 }
 
+TEST(Handshake, ANextHopThatDoesNotAnswerEndsOnlyAnActiveOpen) {
+  Peer dialer;
+  dialer.dial_only();
+  EXPECT_EQ(dialer.engine.on_host_unreachable(dialer.conn, dialer.now).reason,
+            EndReason::kUnreachable);
+  // The peer of a passive open may be established already, and would wait for ever.
+  Peer listener;
+  SegmentIn syn = listener.make(kS, 0, 0);
+  syn.seq = listener.their_iss;
+  const FourTuple tuple{{IpAddress::v4(1), 1}, {IpAddress::v4(2), 2}};
+  listener.conn = listener.engine.open_passive(tuple, listener.config, syn, listener.now);
+  EXPECT_TRUE(listener.next().has_value());
+  EXPECT_FALSE(listener.engine.on_host_unreachable(listener.conn, listener.now).is_over);
+  listener.run_deadline();
+  const auto again = listener.next();
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->flags.bits, kSA);
+}
+
 TEST(Handshake, LostSynCostsTheInitialWindow) {  // RFC 5681 3.1
   Peer peer;
   peer.dial_with_lost_syn();
