@@ -6,6 +6,7 @@ usage: look_test.py BUILD
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -111,12 +112,24 @@ class Trace(unittest.TestCase):
             self.assertTrue(ended)
             for session in ended:
                 self.assertIn(session["status"], ("timed_out", "icmp_error"))
-                self.assertIn("timeout", events(session))
+                # The last message may have been acknowledged: keep-alive finds that the peer died.
+                self.assertTrue({"timeout", "keepalive_probe"} & set(events(session)))
                 self.assertEqual(events(session)[-1], "ended")
             command, environment = hosts.a.lyre("trace")
             lines = subprocess.run(command, env=environment, capture_output=True, text=True,
                                    timeout=BOUND_S, check=True).stdout.splitlines()
             self.assertEqual(len(lines), 1 + len(ended))
+
+    def test_a_peer_that_dies_when_all_is_acknowledged_ends_the_command(self):
+        with TwoHosts(Programs(BUILD)) as hosts:
+            server = self.start(hosts.b, "perf", "server")
+            server.stderr.readline()  # it listens
+            client = self.start(hosts.a, *SMALL_MESSAGES)
+            await_session(self, hosts.a, client, "10.9.0.2:5201")
+            server.send_signal(signal.SIGSTOP)
+            time.sleep(0.5)  # its daemon acknowledges the message that it does not answer
+            hosts.b.kill()
+            self.assertNotEqual(client.wait(BOUND_S), 0)
 
     def test_an_unknown_session_is_an_error_of_one_line(self):
         with TwoHosts(Programs(BUILD)) as hosts:

@@ -235,7 +235,7 @@ class KernelNetwork final : public Network {
         ::accept4(listener_, address.get(), &address.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     has_callers_ = fd >= 0;
     if (fd < 0) return nullptr;
-    set_no_delay(fd);
+    set_options(fd);
     return std::make_unique<KernelStream>(*this, fd, from_kernel(address), true);
   }
   void wait(int timeout_ms) override {
@@ -270,9 +270,15 @@ class KernelNetwork final : public Network {
       throw tools::Failure(tools::kExitFailure, error_text("cannot wait for a socket"));
     }
   }
-  static void set_no_delay(int fd) {
-    const int on = 1;
-    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  static void set_options(int fd) {
+    const auto set = [fd](int level, int option, int value) {
+      ::setsockopt(fd, level, option, &value, sizeof value);
+    };
+    set(IPPROTO_TCP, TCP_NODELAY, 1);
+    set(SOL_SOCKET, SO_KEEPALIVE, 1);
+    set(IPPROTO_TCP, TCP_KEEPIDLE, kProbeIdleMs / 1000);
+    set(IPPROTO_TCP, TCP_KEEPINTVL, kProbeIntervalMs / 1000);
+    set(IPPROTO_TCP, TCP_KEEPCNT, kProbesMax);
   }
   static bool has_ipv6() {
     const int fd = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -282,7 +288,7 @@ class KernelNetwork final : public Network {
   static int make_socket(int family) {
     const int fd = ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) throw tools::Failure(tools::kExitFailure, error_text("cannot make a socket"));
-    set_no_delay(fd);
+    set_options(fd);
     return fd;
   }
 

@@ -39,7 +39,9 @@ class LyreStream : public Stream {
     if (state == LYRE_ENDED) {
       if (const int code = lyre_session_error(session_); code != 0) throw_error(code);
     }
-    return state != LYRE_CONNECTING;
+    if (state == LYRE_CONNECTING) return false;
+    if (!is_probing_) probe_silence();
+    return true;
   }
   bool is_at_end() const override { return is_at_end_; }
   void finish() override {
@@ -52,6 +54,17 @@ class LyreStream : public Stream {
   lyre_session* session_;
   bool is_at_end_ = false;
   bool is_finished_ = false;
+
+ private:
+  void probe_silence() {
+    // A failure here is returned by the next call on the session.
+    lyre_set_option(session_, LYRE_OPTION_KEEPALIVE_INTERVAL_MS, kProbeIntervalMs);
+    lyre_set_option(session_, LYRE_OPTION_KEEPALIVE_PROBES, kProbesMax);
+    lyre_set_option(session_, LYRE_OPTION_KEEPALIVE_IDLE_MS, kProbeIdleMs);
+    is_probing_ = true;
+  }
+
+  bool is_probing_ = false;
 };
 
 /// Sends blocks of the arena, and receives lent slices.
