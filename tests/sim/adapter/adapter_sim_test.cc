@@ -7,7 +7,7 @@
 namespace lyre::adapter_sim {
 namespace {
 
-const uint64_t kSeeds = sim::affordable(25);
+const uint64_t kSeeds = sim::affordable(sim::kIsSanitized ? 5 : 25);
 
 Outcome run(const std::string& scenario, uint64_t seed) {
   World world(make_plan(scenario, seed), false);

@@ -267,6 +267,7 @@ void make_storm(WorldPlan& plan, Rng& rng) {
   }
   add_dialogs(plan, rng, {.count = kDialogs, .bytes_max = 300, .span = micros(100)});
   for (Dialog& dialog : plan.dialogs) dialog.is_clean = !is_beyond_backlogs;
+  if (is_beyond_backlogs) watch_peers(plan);  // a device that fails loses resets
 }
 
 struct NamedWorld {

@@ -11,27 +11,15 @@
 namespace lyre::sim {
 namespace {
 
-#if defined(__has_feature)
-#define LYRE_HAS_FEATURE(x) __has_feature(x)
-#else
-#define LYRE_HAS_FEATURE(x) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
-    LYRE_HAS_FEATURE(address_sanitizer) || LYRE_HAS_FEATURE(thread_sanitizer)
-constexpr uint64_t kSlowness = 16;
-#else
-constexpr uint64_t kSlowness = 1;
-#endif
-
 /// Where each seed is run more than once.
-constexpr uint64_t kRepeatedSeeds = kSlowness == 1 ? 3 : 1;
+constexpr uint64_t kRepeatedSeeds = kIsSanitized ? 1 : 3;
 
 /// Some hundred thousand connections in all. `lyre-sim --hours` runs more.
 uint64_t seed_count(const std::string& name) {
   static const std::map<std::string, uint64_t> kCounts = {
       {"hosts_short", 1000}, {"hosts_storm", 500}, {"hosts_bottleneck", 10}};
   const auto found = kCounts.find(name);
-  return affordable((found == kCounts.end() ? 80 : found->second) / kSlowness + 1);
+  return affordable((found == kCounts.end() ? 80 : found->second) / (kIsSanitized ? 16 : 1) + 1);
 }
 
 WorldOutcome run(const std::string& name, uint64_t seed) {
@@ -77,7 +65,7 @@ TEST_P(EveryWorld, DoesNotNoticeThatItsEnginesAreReplaced) {
 
 /// Whatever the ports' driver does, and whether their devices fail in the midst of a burst.
 TEST_P(EveryWorld, WorksWithEveryDriver) {
-  const uint64_t seeds = std::min<uint64_t>(10, seed_count(GetParam()));
+  const uint64_t seeds = std::min<uint64_t>(kIsSanitized ? 2 : 10, seed_count(GetParam()));
   for (const std::string& driver : driver_names()) {
     for (uint64_t seed = 1; seed <= seeds; ++seed) {
       WorldPlan plan = *make_world(GetParam(), seed);
