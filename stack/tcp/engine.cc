@@ -181,7 +181,9 @@ Effects Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict 
     effects.wants_transmit = true;
     return effects;
   }
-  if (verdict == wire::IcmpVerdict::kSoft || !is_opening) {
+  // The peer of a passive open may have our SYN,ACK, and wait in ESTABLISHED for our first byte.
+  const bool is_patient = verdict == wire::IcmpVerdict::kUnreachable && !c.is_active;
+  if (verdict == wire::IcmpVerdict::kSoft || !is_opening || is_patient) {
     c.heard_unreachable = true;
     effects.drop = Drop::kIcmpIgnored;
     return effects;
@@ -202,7 +204,7 @@ void Engine::assume_path_mtu(ConnId conn, uint32_t mtu_bytes, Nanos since) {
 Effects Engine::on_host_unreachable(ConnId conn, Nanos) {
   Effects effects;
   Connection& c = impl_->at(conn);
-  // The peer of a passive open may have our SYN,ACK, and wait in ESTABLISHED for our first byte.
+  // A passive open waits for its peer: on_icmp_error().
   if (is_one_of(c.state, kOpening) && c.is_active) finish(c, EndReason::kUnreachable, effects);
   return effects;
 }

@@ -128,9 +128,9 @@ class Engine {
   /// cork held back is sent when the option is turned off.
   Effects configure(ConnId conn, const ConnectionConfig& config, Nanos now);
   /// A validated ICMP error quoted this connection at `quoted_seq`. A hard error ends a connection
-  /// that is not established yet (RFC 5927 5.2: never an established one). Any other error is
-  /// remembered: if no valid segment follows it, a timeout ends the connection with kUnreachable.
-  /// `mtu_bytes` > 0: packet too big.
+  /// that is not established yet (RFC 5927 5.2: never an established one); a passive open only if
+  /// it refuses. Any other error is remembered: if no valid segment follows it, a timeout ends the
+  /// connection with kUnreachable. `mtu_bytes` > 0: packet too big.
   Effects on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict verdict,
                         uint32_t mtu_bytes, Nanos now);
 

@@ -137,7 +137,7 @@ TEST(Handshake, APeerThatNeverCompletesItIsForgottenSooner) {  // RFC 4987 3.3
   EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
 }
 
-TEST(Handshake, ANextHopThatDoesNotAnswerEndsOnlyAnActiveOpen) {
+TEST(Handshake, APathThatIsDownEndsOnlyAnActiveOpen) {
   Peer dialer;
   dialer.dial_only();
   EXPECT_EQ(dialer.engine.on_host_unreachable(dialer.conn, dialer.now).reason,
@@ -148,8 +148,12 @@ TEST(Handshake, ANextHopThatDoesNotAnswerEndsOnlyAnActiveOpen) {
   syn.seq = listener.their_iss;
   const FourTuple tuple{{IpAddress::v4(1), 1}, {IpAddress::v4(2), 2}};
   listener.conn = listener.engine.open_passive(tuple, listener.config, syn, listener.now);
-  EXPECT_TRUE(listener.next().has_value());
+  const auto answer = listener.next();
+  ASSERT_TRUE(answer.has_value());
   EXPECT_FALSE(listener.engine.on_host_unreachable(listener.conn, listener.now).is_over);
+  const Effects effects = listener.engine.on_icmp_error(
+      listener.conn, answer->seq, wire::IcmpVerdict::kUnreachable, 0, listener.now);
+  EXPECT_FALSE(effects.is_over);
   listener.run_deadline();
   const auto again = listener.next();
   ASSERT_TRUE(again.has_value());
