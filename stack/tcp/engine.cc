@@ -181,14 +181,14 @@ Effects Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict 
     effects.wants_transmit = true;
     return effects;
   }
+  const bool is_refused = verdict == wire::IcmpVerdict::kRefused;
   // The peer of a passive open may have our SYN,ACK, and wait in ESTABLISHED for our first byte.
-  const bool is_patient = verdict == wire::IcmpVerdict::kUnreachable && !c.is_active;
-  if (verdict == wire::IcmpVerdict::kSoft || !is_opening || is_patient) {
+  const bool is_down = verdict == wire::IcmpVerdict::kUnreachable && c.is_active;
+  if (!is_opening || (!is_refused && !is_down)) {
     c.heard_unreachable = true;
     effects.drop = Drop::kIcmpIgnored;
     return effects;
   }
-  const bool is_refused = verdict == wire::IcmpVerdict::kRefused;
   finish(c, is_refused ? EndReason::kRefused : EndReason::kUnreachable, effects);
   return effects;
 }

@@ -56,6 +56,7 @@ class LyreStream : public Stream {
   bool is_finished_ = false;
 
  private:
+  /// REQUIRES: the handshake is over.
   void probe_silence() {
     // A failure here is returned by the next call on the session.
     lyre_set_option(session_, LYRE_OPTION_KEEPALIVE_INTERVAL_MS, kProbeIntervalMs);

@@ -23,8 +23,8 @@ inline constexpr size_t kReadBytes = 256 * 1024;
 inline constexpr int kWaitMs = 100;
 inline constexpr int kDrainMs = 2000;
 
-/// Keep-alive: a peer whose host vanished while nothing was unacknowledged ends the stream after 20
-/// s, as the default of `tcp.user_timeout_ms` does otherwise.
+/// Keep-alive of each stream. A peer that vanishes while nothing is unacknowledged ends the stream
+/// after 20 s: so does the default of `tcp.user_timeout_ms` while something is.
 inline constexpr uint32_t kProbeIdleMs = 10'000;
 inline constexpr uint32_t kProbeIntervalMs = 2000;
 inline constexpr uint32_t kProbesMax = 5;
