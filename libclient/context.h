@@ -14,6 +14,7 @@
 #include "libclient/listener.h"
 #include "libclient/ready_list.h"
 #include "libclient/region.h"
+#include "libclient/regular_work.h"
 #include "libclient/resources.h"
 #include "libclient/session.h"
 #include "libclient/waiter.h"
@@ -75,8 +76,11 @@ struct lyre_context {
   void rest(int64_t max_ns);
   /// See lyre_arm_rest(). Returns nanoseconds.
   int64_t arm_rest(int64_t max_ns);
-  /// Checks whether the control socket has hung up, at most once a millisecond.
+  /// Checks whether the control socket has hung up, at most once a millisecond, and after a pause
+  /// when the first messages have passed.
   void look_at_control(int64_t now);
+  /// The same at once.
+  void read_control();
 
   uint32_t worker_count() const { return static_cast<uint32_t>(workers_.size()); }
   lyre::client::WorkerLink& worker(uint32_t index) { return workers_[index]; }
@@ -102,7 +106,6 @@ struct lyre_context {
 
   void idle_once(int64_t now, int64_t idle_since, int64_t deadline);
   void sleep(int64_t wait_ns);
-  void read_control();
 
   pid_t owner_ = 0;      ///< the process that opened it
   int patience_ms_ = 0;  ///< for a daemon that is there and does not answer
@@ -123,6 +126,7 @@ struct lyre_context {
   uint32_t next_worker_ = 0;
   uint64_t sends_under_way_ = 0;
   lyre::client::ReadyList ready_;
+  lyre::client::RegularWork regular_work_;
   int64_t control_seen_ns_ = 0;
 };
 

@@ -10,7 +10,8 @@
 
 namespace {
 
-/// A client that polls detects the end of the daemon within this time.
+/// A client that polls detects the end of the daemon within this time. After a pause see
+/// RegularWork.
 constexpr int64_t kControlIntervalNs = 1'000'000;
 /// Longest sleep while a submission ring is full: no completion reports that it has room again.
 constexpr int64_t kRoomIntervalNs = 200'000;
@@ -48,6 +49,7 @@ bool lyre_context::has_unsent() const {
 }
 
 void lyre_context::look_at_control(int64_t now) {
+  if (!regular_work_.may_run(lyre::nanos(now))) return;
   if (now - control_seen_ns_ < kControlIntervalNs) return;
   control_seen_ns_ = now;
   read_control();

@@ -21,7 +21,7 @@ int nothing_left(const lyre_session& session) {
 
 /// The daemon has disconnected the client, and said why, before it took slots back.
 int fail_revoked(lyre_context& context) {
-  context.look_at_control(INT64_MAX);
+  context.read_control();
   context.fail(LYRE_E_EXPELLED, "the daemon took back the receive memory that it had lent");
   return context.check();
 }

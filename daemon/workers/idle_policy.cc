@@ -48,7 +48,9 @@ IdlePolicy::Decision IdlePolicy::after_idle_turn(Nanos now, Nanos deadline) {
   const bool may_poll = !is_contended && !is_in_vain;
   const Nanos expected = may_poll ? short_gaps_.until_expected(now - last_entries_) : kNever;
   const bool may_yield = may_poll && idle < spin_;
-  if (may_yield || expected == Nanos{0}) return {.action = Action::kYield};
+  if (may_yield || expected == Nanos{0}) {
+    return {.action = Action::kYield, .is_step_due = expected == Nanos{0}};
+  }
   if (is_contended && !is_in_vain && contended_poll_.must_go_on(idle)) return {};
   const Nanos due = deadline == kNever ? kNever : deadline - now;
   const Nanos longest = std::min({kSleepMax, due, expected});

@@ -24,8 +24,9 @@ class IdlePolicy {
   enum class Action : uint8_t { kPoll, kYield, kSleep };
   struct Decision {
     Action action = Action::kPoll;
-    Nanos sleep{0};         ///< kSleep: the longest, where every port announces packets
-    Nanos unsure_sleep{0};  ///< kSleep: the longest, where a port may not announce one
+    Nanos sleep{0};            ///< kSleep: the longest, where every port announces packets
+    Nanos unsure_sleep{0};     ///< kSleep: the longest, where a port may not announce one
+    bool is_step_due = false;  ///< kYield: it waits for the next step of a job, see ShortGaps
   };
 
   /// `awake`: the longest gap between two steps of a job through which it stays awake.

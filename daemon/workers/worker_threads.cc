@@ -23,6 +23,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
 #include "daemon/workers/crowded_host.h"
+#include "daemon/workers/path_text.h"
 #include "daemon/workers/queue_waits.h"
 #include "machine/files.h"
 #include "machine/processors.h"
@@ -222,6 +223,7 @@ class WorkerThreads::Thread {
       idle_.on_look(crowd_.look(now));
     }
     const IdlePolicy::Decision decision = idle_.after_turn(work, now, deadline);
+    if (decision.is_step_due) packet_path_.fetch_some();
     if (decision.action == IdlePolicy::Action::kYield) ::sched_yield();
     if (decision.action == IdlePolicy::Action::kSleep) sleep(decision);
   }
@@ -279,6 +281,7 @@ class WorkerThreads::Thread {
   channel::WorkerDoorbell& doorbell_;
   IdlePolicy idle_;
   CrowdedHost crowd_;
+  PathText packet_path_ = PathText::of_program();
   const bool shares_core_;       ///< an adaptive worker's
   uint64_t client_entries_ = 0;  ///< until the last turn
   Nanos turned_at_{0};           ///< when the last turn began

@@ -18,6 +18,8 @@ using nccl_abi::Result;
 namespace {
 
 constexpr uint32_t kIdleLooksPerClockRead = 8;
+/// Of so many calls in a row that find events one does what is due by the clock.
+constexpr uint32_t kBusyCallsMax = 64;
 constexpr int64_t kShortPauseNs = 1'000'000;
 constexpr int64_t kPollPauseNs = 50'000;
 /// What the library waits at most while it attaches and listens. A daemon that does not answer uses
@@ -258,18 +260,24 @@ Result Instance::progress() {
 
 Result Instance::progress_in_series() {
   if (daemon_ == Daemon::kDead) return Result::kSystemError;
+  bool has_found = false;
   if (daemon_ == Daemon::kLost) {
     clock_.look(monotonic_ns());
   } else {
-    poll_daemon();
+    has_found = poll_daemon();
   }
   if (daemon_ == Daemon::kLost) {
     detach();
     look_for_daemon();
   }
   if (verbs() != nullptr && verbs()->progress(now_ns())) begin_round();
-  if (is_attached() && now_ns() - ticked_ns_ >= kTickNs) tick();
-  if (now_ns() - shown_ns_ >= kShowNs) show();
+  // What is due by the clock waits for a call that finds no event. After a pause its code is in no
+  // cache, and the event would wait for it.
+  busy_calls_ = has_found ? busy_calls_ + 1 : 0;
+  if (busy_calls_ % kBusyCallsMax == 0) {
+    if (is_attached() && now_ns() - ticked_ns_ >= kTickNs) tick();
+    if (now_ns() - shown_ns_ >= kShowNs) show();
+  }
   return daemon_ == Daemon::kDead ? Result::kSystemError : Result::kSuccess;
 }
 
@@ -308,7 +316,7 @@ Result Instance::progress_in_round(const Request* request, std::unique_lock<std:
   return progress_in_series();
 }
 
-void Instance::poll_daemon() {
+bool Instance::poll_daemon() {
   const int happened = lyre_poll(context(), 0);
   if (happened != 0) begin_round();
   if (rest_.is_under_way()) rest_.after_poll(context(), happened != 0);
@@ -320,8 +328,9 @@ void Instance::poll_daemon() {
   }
   if (happened < 0) {
     note_daemon_error(happened);
-    return;
+    return false;
   }
+  const bool has_found = happened > 0;
   while (happened > 0 && is_attached()) {
     lyre_event event{.struct_bytes = sizeof event};
     if (lyre_next_event(context(), &event) != 1) break;
@@ -332,6 +341,7 @@ void Instance::poll_daemon() {
       acceptor_->on_ready();
     }
   }
+  return has_found;
 }
 
 void Instance::tick() {
@@ -366,6 +376,7 @@ void Instance::progress_if_idle() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || monotonic_ns() - clock_.monotonic_ns() < kProgressThreadNs / 2) return;
   idle_looks_ = kIdleLooksPerClockRead - 1;  // a poll by the progress thread reads the clock
+  busy_calls_ = kBusyCallsMax - 1;           // and does what is due by it
   progress();
 }
 

@@ -99,7 +99,8 @@ class Instance final : public Environment, private CommOwner {
   SendComm* find_connecting(int dev, HandleBytes bytes, const Handle& handle);
   nccl_abi::Result await_acceptor();
   bool open_acceptor();
-  void poll_daemon();
+  /// Whether it found events.
+  bool poll_daemon();
   void detach();
   void look_for_daemon();
   void tick();
@@ -114,6 +115,7 @@ class Instance final : public Environment, private CommOwner {
   std::unique_ptr<VerbsDevices> devices_;  ///< outlive the comms
   std::unique_ptr<Attachment> attachment_;
   uint32_t idle_looks_ = 0;
+  uint32_t busy_calls_ = 0;                    ///< calls in a row that found events
   const Request* round_began_with_ = nullptr;  ///< its first test() without events
   Rest rest_;
   int64_t ticked_ns_ = 0;

@@ -245,8 +245,10 @@ bool ProgressThread::is_device_done() const {
 }
 
 void ProgressThread::run_operation(Operation* operation) {
-  const auto begin = std::chrono::steady_clock::now();
+  // NCCL starts the event of a collective before it hands it to the proxy thread
+  // (hostStreamPlanTask).
   OperationTrace trace(profiler_, operations_++, *operation, options_.neighbours);
+  const auto begin = std::chrono::steady_clock::now();
   add_sides(*operation, slot_plan(operation->protocol, options_.slice_steps), trace);
   device_.start(operation, options_.slice_steps);
   std::jthread device_thread;

@@ -8,7 +8,8 @@
  * Fails: functions that return int give 0 or a count on success and a negative LYRE_E code
  * otherwise. lyre_strerror() has the text of a code. lyre_last_error() has one line about the
  * calling thread's last failure. When the daemon dies, every call on its contexts returns
- * LYRE_E_DAEMON, at the latest one millisecond of polling later; close the context then.
+ * LYRE_E_DAEMON, at the latest one millisecond of polling later, or from the second poll on where
+ * polls are further apart; close the context then.
  *
  * Units: bytes, and milliseconds where a name ends in _ms. Ports are in host byte order.
  *

@@ -213,6 +213,22 @@ TEST(Context, AnArmedClientHearsOfEndsBeforeItHearsThatTheDaemonStopped) {
   lyre_context_close(context);
 }
 
+TEST(Context, AClientThatPollsRarelyHearsAtItsSecondPollThatTheDaemonIsGone) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  const auto poll = [context] {
+    ::usleep(2'000);
+    return lyre_poll(context, 0);
+  };
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(0, poll());
+  daemon.hang_up();
+  if (poll() == 0) {
+    EXPECT_EQ(LYRE_E_DAEMON, poll());
+  }
+  EXPECT_EQ(LYRE_E_DAEMON, poll());
+  lyre_context_close(context);
+}
+
 TEST(Context, ABrokenRingEndsItAndNothingElse) {
   FakeDaemon daemon;
   lyre_context* context = daemon.attach();

@@ -159,8 +159,12 @@ TEST(IdlePolicy, StaysAwakeAtTheEndOfAJobsGapsAndNoLonger) {
   EXPECT_EQ(policy.after_turn(0, now + millis(39), kNever).action, Action::kSleep) << "too few";
   now += millis(40);
   exchange_entries(policy, now);
-  EXPECT_EQ(policy.after_turn(0, now + millis(20), kNever).action, Action::kYield);
-  EXPECT_EQ(policy.after_turn(0, now + kAwake, kNever).action, Action::kYield);
+  EXPECT_FALSE(policy.after_turn(0, now + micros(1), kNever).is_step_due) << "a step's own wait";
+  for (const Nanos wait : {millis(20), kAwake}) {
+    const auto decision = policy.after_turn(0, now + wait, kNever);
+    EXPECT_EQ(decision.action, Action::kYield);
+    EXPECT_TRUE(decision.is_step_due);
+  }
   EXPECT_EQ(policy.after_turn(0, now + kAwake + nanos(1), kNever).action, Action::kSleep);
   // The job was not back in time: its gaps have to be short again before one is waited for.
   now += kAwake + millis(1);
