@@ -14,9 +14,9 @@ constexpr Nanos kSleepMin = micros(10);
 IdlePolicy::IdlePolicy(IdleMode mode, Nanos spin, Nanos awake)
     : mode_(mode), spin_(spin), short_gaps_(awake), unsure_sleep_(kUnsureSleepMin) {}
 
-void IdlePolicy::on_client_entries(size_t entries, Nanos now) {
-  short_gaps_.on_entries(entries, now - last_entries_);
-  last_entries_ = now;
+void IdlePolicy::on_submissions(size_t count, Nanos now) {
+  short_gaps_.on_submissions(count, now - last_submission_);
+  last_submission_ = now;
 }
 
 void IdlePolicy::on_yield(Nanos took, Nanos now) {
@@ -46,8 +46,9 @@ IdlePolicy::Decision IdlePolicy::after_idle_turn(Nanos now, Nanos deadline) {
   const Nanos idle = now - last_work_;
   const bool is_in_vain = vain_polls_.must_sleep();
   const bool may_poll = !is_contended && !is_in_vain;
-  const Nanos expected = may_poll ? short_gaps_.until_expected(now - last_entries_) : kNever;
-  const bool may_yield = may_poll && idle < spin_;
+  const Nanos unasked = now - last_submission_;
+  const Nanos expected = may_poll ? short_gaps_.until_expected(unasked) : kNever;
+  const bool may_yield = may_poll && (idle < spin_ || short_gaps_.is_in_step(unasked));
   if (may_yield || expected == Nanos{0}) {
     return {.action = Action::kYield, .is_step_due = expected == Nanos{0}};
   }

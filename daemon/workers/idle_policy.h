@@ -32,9 +32,9 @@ class IdlePolicy {
   /// `awake`: the longest gap between two steps of a job through which it stays awake.
   IdlePolicy(IdleMode mode, Nanos spin, Nanos awake);
 
-  /// Before after_turn(), after a turn in which clients gave or got so many entries. Packets for
-  /// nobody are no step of a job.
-  void on_client_entries(size_t entries, Nanos now);
+  /// Before after_turn(), after a turn that took so many submissions from clients. Packets for
+  /// nobody are no step of a job, nor are acknowledgements that were delayed until its gap.
+  void on_submissions(size_t count, Nanos now);
   /// After each look at the host, see CrowdedHost.
   void on_look(bool is_crowded) { vain_polls_.on_look(is_crowded); }
   /// After a turn that began at `now`, did `work`, and must be repeated at `deadline`.
@@ -55,7 +55,7 @@ class IdlePolicy {
   bool has_yielded_ = false;  ///< after the last turn
   Nanos turned_at_{0};        ///< when the last turn began
   Nanos last_work_{INT64_MIN / 2};
-  Nanos last_entries_{INT64_MIN / 2};
+  Nanos last_submission_{INT64_MIN / 2};
   Nanos unsure_sleep_;
 };
 

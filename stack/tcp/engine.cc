@@ -224,6 +224,14 @@ Effects Engine::on_timer(ConnId conn, Nanos now) {
 
 Nanos Engine::next_deadline(ConnId conn) const { return earliest_deadline(impl_->at(conn)); }
 
+Effects Engine::repeat_ack(ConnId conn) {
+  Effects effects;
+  Connection& c = impl_->at(conn);
+  const bool is_quiet = c.state == State::kEstablished && !c.has_outstanding();
+  if (is_quiet && c.has_sack) ack_at_once(c, effects);
+  return effects;
+}
+
 std::optional<SegmentOut> Engine::poll_transmit(ConnId conn, uint32_t payload_bytes_max,
                                                 Nanos now) {
   return next_segment(impl_->core, impl_->at(conn), payload_bytes_max, now);
@@ -263,8 +271,6 @@ uint32_t Engine::send_room_bytes(ConnId conn) const {
 
 const ConnectionConfig& Engine::config(ConnId conn) const { return impl_->at(conn).config; }
 
-uint32_t Engine::unsent_bytes(ConnId conn) const { return impl_->at(conn).unsent_bytes(); }
-
 bool Engine::is_next_expected(ConnId conn, SeqNum seq) const {
   return impl_->at(conn).rcv.nxt == seq;
 }
@@ -301,6 +307,7 @@ ConnectionInfo Engine::info(ConnId conn) const {
   info.send_window_bytes_max = c.snd.wnd_bytes_max;
   info.receive_window_bytes = c.receive_window_bytes();
   info.send_queue_bytes = c.queue_bytes();
+  info.unsent_bytes = c.unsent_bytes();
   info.receive_charged_bytes = c.rcv.charged_bytes;
   info.srtt = c.rtt.srtt;
   info.rtt_var = c.rtt.rtt_var;

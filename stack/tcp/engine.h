@@ -150,6 +150,11 @@ class Engine {
   Effects on_timer(ConnId conn, Nanos now);
   Nanos next_deadline(ConnId conn) const;
 
+  /// Requests an ACK that says nothing new. The peer ignores it, also in loss recovery: with SACK
+  /// an ACK counts as a duplicate only if it reports something (RFC 6675 2). Does nothing without
+  /// SACK, outside ESTABLISHED, and while data is outstanding.
+  Effects repeat_ack(ConnId conn);
+
   /// The next segment to send now, with at most `payload_bytes_max` of payload (less than one MSS
   /// means one MSS); empty when there is none. It counts as sent once returned.
   std::optional<SegmentOut> poll_transmit(ConnId conn, uint32_t payload_bytes_max, Nanos now);
@@ -169,8 +174,6 @@ class Engine {
   /// The current values of the options that configure() can change.
   const ConnectionConfig& config(ConnId conn) const;
   SendSide send_side(ConnId conn) const;
-  /// Bytes of the send queue that have never been sent.
-  uint32_t unsent_bytes(ConnId conn) const;
   /// True when `seq` is the next sequence number expected (RCV.NXT).
   bool is_next_expected(ConnId conn, SeqNum seq) const;
   /// Charge of all payload that the connection keeps or has lent out.

@@ -38,6 +38,7 @@ struct ConnectionInfo {
   uint32_t send_window_bytes_max = 0;  ///< the maximum so far
   uint32_t receive_window_bytes = 0;   ///< ours, as last advertised
   uint32_t send_queue_bytes = 0;       ///< unacknowledged and unsent
+  uint32_t unsent_bytes = 0;           ///< of them, those that have never been sent
   uint32_t receive_charged_bytes = 0;
   Nanos srtt;
   Nanos rtt_var;

@@ -46,6 +46,16 @@ size_t Transmission::transmit() {
   return sent;
 }
 
+void Transmission::repeat_an_ack() {
+  for (size_t i = 0; i < RecentSenders::kKept; ++i) {
+    const auto [conn, generation] = recent_.next();
+    if (conn == channel::SessionName{}.index || !state_.is_same_session(conn, generation)) continue;
+    if (!state_.engine.repeat_ack(conn).wants_transmit) continue;
+    state_.transmit_queue.schedule(conn);
+    return;
+  }
+}
+
 /// When every scheduled session had a turn in vain, their ports take nothing: a round begins when
 /// the retry interval is over. A poll may give turns to some of them only, so a round may take
 /// several polls.
@@ -86,6 +96,7 @@ Transmission::Sent Transmission::transmit_session(uint32_t conn, size_t packets_
   } else if (has_more) {
     state_.transmit_queue.schedule(conn);
   }
+  if (sent.bytes > 0) recent_.note(state_.name_of(conn));
   state_.arm(conn);
   note_turn(conn);
   return sent;

@@ -8,6 +8,7 @@
 #include "stack/session/session.h"
 #include "stack/worker/backoff.h"
 #include "stack/worker/packet_output.h"
+#include "stack/worker/recent_senders.h"
 #include "stack/worker/segment_output.h"
 #include "stack/worker/session_lifecycle.h"
 #include "stack/worker/turn_limits.h"
@@ -34,6 +35,8 @@ class Transmission {
     const TransmitQueue& queue = state_.transmit_queue;
     return queue.is_waking() || !queue.is_round_in_vain();
   }
+  /// Schedules an ACK that says nothing new, for one of the sessions that sent payload last.
+  void repeat_an_ack();
   /// When sessions are tried again whose ports take nothing.
   Nanos next_deadline() const { return backoff_.next_deadline(); }
 
@@ -53,6 +56,7 @@ class Transmission {
 
   WorkerState& state_;
   Parts parts_;
+  RecentSenders recent_;
   Backoff backoff_{kTransmitRetryFirst, kTransmitRetryLongest};
   uint32_t neighbours_seen_ = 0;  ///< generation for which sessions were woken
 };

@@ -224,6 +224,7 @@ Worker::Worker(const WorkerConfig& config, io::PacketMemory& memory,
 Worker::~Worker() = default;
 
 size_t Worker::poll_once(Nanos now) { return impl_->poll_once(now); }
+void Worker::repeat_an_ack() { impl_->transmission.repeat_an_ack(); }
 void Worker::on_standstill(Nanos stood_still) { impl_->state.engine.on_standstill(stood_still); }
 Nanos Worker::next_deadline() const { return impl_->next_deadline(); }
 bool Worker::has_waiting_work() { return impl_->has_waiting_work(); }

@@ -123,6 +123,10 @@ class Worker {
   /// One turn: inbox, receive, submissions, timers, transmit, completions; each is bounded.
   /// Returns the work done; after 0 the caller may pause.
   size_t poll_once(Nanos now);
+  /// The next turn sends an ACK that says nothing new, if a session sent something before. A thread
+  /// that waits for a job's next step calls it now and then: the code and data that a packet passes
+  /// through leave the caches while the turns find nothing, on this host and on the peer's.
+  void repeat_an_ack();
   /// Call before the first turn after the thread or its host stood still for so long: sessions are
   /// not given up for that time.
   void on_standstill(Nanos stood_still);

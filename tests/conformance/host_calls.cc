@@ -52,7 +52,7 @@ std::optional<tcp::ConnId> Host::accept(int listener, int socket) {
 uint32_t Host::chunk_room_bytes(tcp::ConnId conn) {
   Stream& stream = streams_.at(conn);
   const tcp::ConnectionInfo info = engine_.info(conn);
-  const uint32_t unsent = engine_.unsent_bytes(conn);
+  const uint32_t unsent = engine_.info(conn).unsent_bytes;
   const uint32_t half = info.send_window_bytes_max / 2;
   const uint32_t chunk = std::max(half - half % std::max(info.mss_bytes, 1u), info.mss_bytes);
   const uint32_t held = std::min(unsent, stream.chunk_bytes);  // the part of it that was not sent
@@ -72,7 +72,7 @@ uint32_t Host::send(tcp::ConnId conn, std::span<const uint8_t> bytes, bool has_m
     if (count == 0) break;
     Stream& stream = streams_.at(conn);
     stream.unacked.insert(stream.unacked.end(), rest.begin(), rest.begin() + count);
-    stream.chunk_bytes = std::min(stream.chunk_bytes, engine_.unsent_bytes(conn)) + count;
+    stream.chunk_bytes = std::min(stream.chunk_bytes, engine_.info(conn).unsent_bytes) + count;
     taken += count;
     append(conn, count, has_more || taken < bytes.size());
   }

@@ -237,7 +237,7 @@ int Sockets::ioctl(int fd, unsigned long request, int* out) {
       *out = is_open ? static_cast<int>(host_.stream(socket.conn).unacked.size()) : 0;
       return 0;
     case SIOCOUTQNSD:
-      *out = is_open ? static_cast<int>(host_.engine().unsent_bytes(socket.conn)) : 0;
+      *out = is_open ? static_cast<int>(host_.engine().info(socket.conn).unsent_bytes) : 0;
       return 0;
     case FIONBIO:
       socket.is_nonblocking = *out != 0;
@@ -269,7 +269,7 @@ Readiness Sockets::readiness(int fd) const {
   // As in Linux: writable when a third of the buffer is free.
   const bool has_space = used + used / 2 <= socket.config.send_buffer_bytes;
   const bool has_room = stream->is_established && has_space &&
-                        host_.engine().unsent_bytes(socket.conn) < stream->unsent_low_bytes;
+                        host_.engine().info(socket.conn).unsent_bytes < stream->unsent_low_bytes;
   if (has_room || stream->is_over || socket.is_write_shut) out.events |= EPOLLOUT | EPOLLWRNORM;
   const tcp::ConnectionInfo info = host_.engine().info(socket.conn);
   out.news = info.bytes_received + info.bytes_acked + (has_end ? 1 : 0) +

@@ -6,6 +6,7 @@ namespace lyre::sim {
 namespace {
 
 constexpr uint32_t kFrameOverheadBytes = 64;
+constexpr uint32_t kRepeatedAckPpm = 50'000;  // of the turns
 
 std::vector<InterfaceAddress> addresses_of(uint32_t host, uint32_t mtu_bytes) {
   std::vector<InterfaceAddress> out = {InterfaceAddress::of(address_of(host, false), 24)};
@@ -98,6 +99,7 @@ bool WorldHost::try_upgrade(Nanos now) {
 size_t WorldHost::turn(Nanos now, Rng& rng, uint32_t lag_ppm) {
   port_.set_now(now);
   size_t work = 0;
+  if (rng.chance_ppm(kRepeatedAckPpm)) worker_->repeat_an_ack();
   if (rng.chance_ppm(lag_ppm)) {
     ++work;  // the host was busy otherwise
   } else {

@@ -140,16 +140,16 @@ TEST(IdlePolicy, NeverSleepsPastADeadline) {
   EXPECT_EQ(policy.after_turn(0, seconds(1), millis(1)).action, Action::kYield);
 }
 
-void exchange_entries(IdlePolicy& policy, Nanos now, size_t entries = ShortGaps::kWorthwhile) {
-  policy.on_client_entries(entries, now);
-  policy.after_turn(entries, now, kNever);
+void take_submissions(IdlePolicy& policy, Nanos now, size_t count = ShortGaps::kWorthwhile) {
+  policy.on_submissions(count, now);
+  policy.after_turn(count, now, kNever);
 }
 
-/// Entries of clients after each of so many gaps. Returns when the last came.
+/// Submissions after each of so many gaps. Returns when the last came.
 Nanos work_after_gaps(IdlePolicy& policy, Nanos now, int gaps, Nanos gap,
-                      size_t entries = ShortGaps::kWorthwhile) {
-  exchange_entries(policy, now, entries);
-  for (int i = 0; i < gaps; ++i) exchange_entries(policy, now += gap, entries);
+                      size_t count = ShortGaps::kWorthwhile) {
+  take_submissions(policy, now, count);
+  for (int i = 0; i < gaps; ++i) take_submissions(policy, now += gap, count);
   return now;
 }
 
@@ -158,7 +158,7 @@ TEST(IdlePolicy, StaysAwakeAtTheEndOfAJobsGapsAndNoLonger) {
   Nanos now = work_after_gaps(policy, seconds(1), ShortGaps::kInARow - 1, millis(40));
   EXPECT_EQ(policy.after_turn(0, now + millis(39), kNever).action, Action::kSleep) << "too few";
   now += millis(40);
-  exchange_entries(policy, now);
+  take_submissions(policy, now);
   EXPECT_FALSE(policy.after_turn(0, now + micros(1), kNever).is_step_due) << "a step's own wait";
   for (const Nanos wait : {millis(20), kAwake}) {
     const auto decision = policy.after_turn(0, now + wait, kNever);
@@ -168,7 +168,7 @@ TEST(IdlePolicy, StaysAwakeAtTheEndOfAJobsGapsAndNoLonger) {
   EXPECT_EQ(policy.after_turn(0, now + kAwake + nanos(1), kNever).action, Action::kSleep);
   // The job was not back in time: its gaps have to be short again before one is waited for.
   now += kAwake + millis(1);
-  exchange_entries(policy, now);
+  take_submissions(policy, now);
   EXPECT_EQ(policy.after_turn(0, now + millis(39), kNever).action, Action::kSleep);
 }
 
@@ -179,7 +179,7 @@ TEST(IdlePolicy, SleepsAtTheStartOfAJobsGaps) {
   EXPECT_EQ(decision.action, Action::kSleep);
   EXPECT_EQ(decision.sleep, millis(19));
   // The shortest of the last gaps counts.
-  exchange_entries(policy, now += millis(20));
+  take_submissions(policy, now += millis(20));
   EXPECT_EQ(policy.after_turn(0, now + millis(15), kNever).action, Action::kYield);
   now = work_after_gaps(policy, now, ShortGaps::kInARow, millis(40));
   EXPECT_EQ(policy.after_turn(0, now + millis(15), kNever).action, Action::kSleep);
@@ -189,6 +189,17 @@ TEST(IdlePolicy, WaitsWithinAStepAreNoGaps) {
   IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
   const Nanos now = work_after_gaps(policy, seconds(1), 100, ShortGaps::kShortest - nanos(1));
   EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kSleep);
+}
+
+TEST(IdlePolicy, YieldsThroughThePausesWithinAJobsStep) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
+  Nanos now = work_after_gaps(policy, seconds(1), ShortGaps::kInARow - 1, millis(40));
+  EXPECT_EQ(policy.after_turn(0, now + micros(50), kNever).action, Action::kSleep) << "no job yet";
+  take_submissions(policy, now += millis(40));
+  const auto decision = policy.after_turn(0, now + micros(399), kNever);
+  EXPECT_EQ(decision.action, Action::kYield);
+  EXPECT_FALSE(decision.is_step_due);
+  EXPECT_EQ(policy.after_turn(0, now + ShortGaps::kStepPause, kNever).action, Action::kSleep);
 }
 
 TEST(IdlePolicy, SleepsInTheGapsOfAJobWhileSomebodyComputesOnItsCore) {
@@ -218,7 +229,7 @@ TEST(IdlePolicy, ASmallStepBetweenLargeOnesIsOneOfTheJob) {
   IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
   Nanos now = work_after_gaps(policy, seconds(1), ShortGaps::kInARow, millis(30),
                               4 * ShortGaps::kWorthwhile);
-  exchange_entries(policy, now += millis(30), 1);
+  take_submissions(policy, now += millis(30), 1);
   EXPECT_EQ(policy.after_turn(0, now + millis(29), kNever).action, Action::kYield);
 }
 

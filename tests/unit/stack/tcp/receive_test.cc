@@ -196,6 +196,59 @@ TEST(Receive, DelayedAckLeavesAfterItsTime) {
   EXPECT_EQ(ack->ack, peer.them(1700));
 }
 
+TEST(Receive, ARepeatedAckSaysNothingNew) {
+  Peer peer;
+  peer.dial();
+  peer.text(0, 100);
+  peer.all();
+  EXPECT_TRUE(peer.engine.repeat_ack(peer.conn).wants_transmit);
+  const auto ack = peer.next();
+  ASSERT_TRUE(ack.has_value());
+  EXPECT_EQ(ack->flags.bits, kA);
+  EXPECT_EQ(ack->payload_bytes, 0u);
+  EXPECT_EQ(ack->seq, peer.us(0));
+  EXPECT_EQ(ack->ack, peer.them(100));
+  EXPECT_FALSE(peer.next().has_value());
+}
+
+TEST(Receive, NoAckIsRepeatedWhereItCouldMeanSomething) {
+  Peer busy;
+  busy.dial();
+  busy.app_send(100);
+  busy.all();
+  EXPECT_FALSE(busy.engine.repeat_ack(busy.conn).wants_transmit) << "data is outstanding";
+
+  ConnectionConfig config = Peer::plain_config();
+  config.sack = false;
+  Peer without_sack(config);
+  without_sack.dial();
+  EXPECT_FALSE(without_sack.engine.repeat_ack(without_sack.conn).wants_transmit) << "no SACK";
+
+  Peer opening;
+  opening.dial_only();
+  EXPECT_FALSE(opening.engine.repeat_ack(opening.conn).wants_transmit) << "no connection yet";
+
+  Peer closing;
+  closing.dial();
+  closing.shutdown();
+  closing.all();
+  closing.ack(1);
+  EXPECT_FALSE(closing.engine.repeat_ack(closing.conn).wants_transmit) << "FIN-WAIT-2";
+}
+
+// RFC 6675 2: with SACK an ACK is a duplicate only if it reports something new.
+TEST(Receive, RepeatedAcksOfThePeerAreNotAnsweredAndNoSignOfLoss) {
+  Peer peer;
+  peer.dial();
+  peer.ack(0);
+  EXPECT_FALSE(peer.next().has_value());
+  peer.app_send(5000);
+  EXPECT_EQ(peer.all().size(), 5u);
+  for (int i = 0; i < 5; ++i) peer.ack(0);
+  EXPECT_FALSE(peer.next().has_value());
+  EXPECT_EQ(peer.info().bytes_retransmitted, 0u);
+}
+
 TEST(Receive, FullReassemblyPoolDropsOutOfOrderButNotInOrder) {
   Peer peer(Peer::plain_config(),
             {.connections_max = 1, .sent_records_max = 8, .received_runs_max = 2});

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <tuple>
+#include <utility>
+
 #include "tests/support/two_workers.h"
 
 // The real worker, TCP, session and channel on a simulated wire: bytes from one client's arena to
@@ -45,6 +48,31 @@ TEST(Transfer, ALongSendIsAcknowledgedBitByBitOnASlowWire) {
   EXPECT_GE(sender.rtt_min_us, 20'000u);
   EXPECT_LT(sender.rtt_min_us, 40'000u);
   EXPECT_GT(sender.rto_us, sender.rtt_min_us);
+}
+
+TEST(Transfer, AnAckOfASessionThatSentIsRepeatedAndNotAnswered) {
+  TwoWorkers hosts;
+  ASSERT_TRUE(hosts.connect());
+  hosts.a.worker().repeat_an_ack();
+  const auto segments_out = [&] {
+    return std::pair(hosts.a.stats().tcp_segments_out.get(),
+                     hosts.b.stats().tcp_segments_out.get());
+  };
+  auto [a, b] = segments_out();
+  hosts.run_for(millis(1));
+  EXPECT_EQ(segments_out(), std::pair(a, b)) << "nothing was sent yet";
+
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 5, kBytes, 10'000);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->only().sends_done == kBytes / 10'000; }));
+  hosts.run_for(millis(100));
+  std::tie(a, b) = segments_out();
+  for (uint64_t i = 1; i <= 20; ++i) {
+    hosts.a.worker().repeat_an_ack();
+    hosts.b.worker().repeat_an_ack();  // it only received
+    hosts.run_for(millis(1));
+    EXPECT_EQ(segments_out(), std::pair(a + i, b));
+  }
+  EXPECT_EQ(hosts.app_b->only().received, kBytes);
 }
 
 TEST(Transfer, TheClientIsToldThatThePeerHasNoRoomAndWhenThatIsOver) {
