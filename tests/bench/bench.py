@@ -40,6 +40,9 @@ def arguments():
                         help="a group, or a row whose name begins so; may be repeated")
     parser.add_argument("--quick", action="store_true", help="two short rounds of each")
     parser.add_argument("--rounds", type=int, help="of each measurement (5)")
+    parser.add_argument("--near", metavar="NS", type=int, help="rounds of all-reduces count only "
+                        "where a cache line took at most this long between the two cores; others "
+                        "are repeated")
     parser.add_argument("--out", default="bench.json", help="where the figures go (bench.json)")
     parser.add_argument("--keep", action="store_true",
                         help="groups that are not measured stay in --out as they are")
@@ -57,7 +60,8 @@ def main():
     if lack := needs.missing([name for name in GROUPS if table.wants_group(name)]):
         sys.exit(f"bench: {lack}")
     bench = measures.Bench(Programs(options.build), options.build, rounds,
-                           seconds=0.5 if options.quick else 2, table=table)
+                           seconds=0.5 if options.quick else 2, table=table,
+                           near_ns=options.near)
     docs = options.docs
     if docs is None and not options.only and not options.quick:
         docs = os.path.join(ROOT, "docs")

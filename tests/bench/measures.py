@@ -35,8 +35,9 @@ class Failed(Exception):
 
 
 class Bench:
-    def __init__(self, programs, build, rounds, seconds, table):
+    def __init__(self, programs, build, rounds, seconds, table, near_ns=None):
         self.programs, self.rounds, self.seconds, self.table = programs, rounds, seconds, table
+        self.near_ns = near_ns
         self.build = os.path.abspath(build)
 
     def program(self, path):

@@ -35,15 +35,17 @@ RENAMED = {
 
 
 class Row:
-    """One figure: `group` and `name` are what --only names; `beside`: the row it is divided by."""
+    """One figure: `group` and `name` are what --only names; `beside`: the row it is divided by;
+    `line_ns`: how long a cache line took between the two cores, in each round."""
 
     def __init__(self, group, name, unit, values, command, beside=None, lower_is_better=False,
-                 made=None):
+                 made=None, line_ns=None):
         self.group, self.name, self.unit, self.command = group, name, unit, command
         self.values = values
         self.beside = beside
         self.lower_is_better = lower_is_better
         self.made = made or utc_now()
+        self.line_ns = line_ns
 
     @property
     def median(self):
@@ -62,6 +64,15 @@ class Row:
         slower."""
         return self.ratio(min if self.lower_is_better else max)
 
+    def text_beside(self):
+        """The other row, by its ratio; without one, the distance of the cores."""
+        if self.ratio() is not None:
+            return f"{self.ratio():5.2f} (best {self.ratio_of_best():.2f}) x {self.beside.name}"
+        return f"cache line {self.line_text()} ns" if self.line_text() else ""
+
+    def line_text(self):
+        return ", ".join(str(ns) for ns in self.line_ns or () if ns is not None)
+
     def as_json(self):
         out = {"group": self.group, "name": self.name, "unit": self.unit,
                "min": min(self.values), "median": self.median, "max": max(self.values),
@@ -70,6 +81,8 @@ class Row:
         if self.ratio() is not None:
             out |= {"beside": self.beside.name, "ratio": self.ratio(),
                     "ratio_of_best": self.ratio_of_best()}
+        if self.line_ns is not None:
+            out["line_ns"] = self.line_ns
         return out
 
 
@@ -111,11 +124,10 @@ class Table:
         if row.group != self._group:
             self._group = row.group
             print(f"\n{row.group}")
-        ratio = row.ratio()
-        beside = "" if ratio is None else (
-            f"   {ratio:5.2f} (best {row.ratio_of_best():.2f}) x {row.beside.name}")
+        beside = row.text_beside()
         print(f"  {row.name:58} {figure(row.median):>8} {row.unit:<12}"
-              f" {figure(min(row.values)):>7} to {figure(max(row.values)):<7}{beside}", flush=True)
+              f" {figure(min(row.values)):>7} to {figure(max(row.values)):<7}"
+              f"{beside and '   ' + beside}", flush=True)
         return row
 
     def keep_others(self, path, order):
@@ -129,7 +141,8 @@ class Table:
                 continue
             row = Row(*(entry[key] for key in ("group", "name", "unit", "values", "command")),
                       beside=known.get((entry["group"], entry.get("beside"))),
-                      lower_is_better=entry["lower_is_better"], made=entry["made"])
+                      lower_is_better=entry["lower_is_better"], made=entry["made"],
+                      line_ns=entry.get("line_ns"))
             known[row.group, row.name] = row
             self.rows.append(row)
         self.rows.sort(key=lambda row: next(i for i, name in enumerate(order) if name in row.group))
@@ -177,7 +190,7 @@ class Table:
                 lines += ["", f"**{group}**", "", "| | median | min to max | ratio | of the best |",
                           "|---|---|---|---|---|"]
             ratio = row.ratio()
-            beside, best = ("", "") if ratio is None else (
+            beside, best = (row.text_beside(), "") if ratio is None else (
                 f"{ratio:.2f} × {row.beside.name}", f"{row.ratio_of_best():.2f}")
             lines.append(
                 f"| {row.name} | {figure(row.median)} {row.unit} | "

@@ -1,0 +1,41 @@
+"""How far two cores are apart while something is measured: the time of a cache line between them.
+
+The host of a virtual machine moves its processors between cores that share a cache and cores that
+do not."""
+
+import json
+import subprocess
+
+import processes
+from two_hosts import cores
+
+
+class CoresApart:
+    """Looks while its `with` block runs; then `line_ns` is the median, or None: there is one core
+    only, or the two were never looked at together."""
+
+    def __init__(self, program):
+        self._program = program
+        self._probe = None
+        self.line_ns = None
+
+    def __enter__(self):
+        first, last = cores()
+        if first != last:
+            self._probe = processes.start([self._program, str(first), str(last)],
+                                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                          text=True)
+        return self
+
+    def __exit__(self, *_exception):
+        if self._probe is None:
+            return False
+        self._probe.terminate()
+        text = self._probe.communicate()[0]
+        self.line_ns = json.loads(text)["line_ns"] if self._probe.returncode == 0 else None
+        return False
+
+
+def are_near(lines_ns, limit_ns):
+    """Whether a round counts in which cache lines took so long. No limit, or no look: it does."""
+    return limit_ns is None or all(ns is None or ns <= limit_ns for ns in lines_ns)
