@@ -21,6 +21,12 @@ inline constexpr size_t kRequestsPerComm = nccl_abi::kRequestsMax;
 /// a longer wait would cost more than the yield, a shorter one is followed by the yield.
 inline constexpr int kRestUsMax = 3000;
 
+/// Sends of at most this, so many in a row without a longer gap: the test() that follows one of
+/// them leaves the core at once if it finds nothing, not at the end of NCCL's round of tests.
+inline constexpr uint64_t kSmallSendBytesMax = 64 * 1024;
+inline constexpr int kSmallSendsInARow = 16;
+inline constexpr int64_t kSmallSendsGapNs = 5'000'000;
+
 /// Sent without the receiver having asked for it, at most, on one comm.
 inline constexpr uint64_t kEagerBytes = 64 * 1024;
 

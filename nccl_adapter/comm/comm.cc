@@ -46,6 +46,7 @@ Result Comm::post(void* data, uint64_t bytes, const Registration* registration,
     const bool is_inside = registration != nullptr && from >= registration->base &&
                            from + bytes <= registration->base + registration->bytes;
     if (is_inside) request->memory = registration->memory;
+    if (is_sender()) environment_->small_sends().on_send(bytes, environment_->now_ns());
   }
   pump();
   // A failure in this pump belongs to the request: test() returns it.

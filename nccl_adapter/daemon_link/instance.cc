@@ -301,17 +301,24 @@ Result Instance::progress_in_round(const Request* request, std::unique_lock<std:
   if (result != Result::kSuccess || !is_attached() || request->state == Request::State::kDone) {
     return result;
   }
-  if (round_began_with_ != request) {
+  const bool gives_way = small_sends().take_due();
+  if (round_began_with_ != request && !gives_way) {
     if (round_began_with_ == nullptr) round_began_with_ = request;
     return result;
   }
   // No descriptor tells of completions: who waits for them polls.
   if (verbs() != nullptr && verbs()->queue_pairs() > 0) return result;
-  if (!rest_.begin(context(), kRestUsMax)) return result;
+  const bool rests = rest_.begin(context(), kRestUsMax);
+  if (!rests && !gives_way) return result;
+  wake_workers();
   lock.unlock();
-  rest_.wait();
+  if (rests) {
+    rest_.wait();
+  } else {
+    yield_core();
+  }
   lock.lock();
-  rest_.end();
+  if (rests) rest_.end();
   idle_looks_ = kIdleLooksPerClockRead;  // the next poll reads the clock
   return progress_in_series();
 }

@@ -1,6 +1,7 @@
 #include "nccl_adapter/daemon_link/system.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -21,6 +22,8 @@ void sleep_ns(int64_t ns) {
   const timespec pause{.tv_sec = ns / kNsPerSecond, .tv_nsec = ns % kNsPerSecond};
   ::nanosleep(&pause, nullptr);
 }
+
+void yield_core() { ::sched_yield(); }
 
 void wait_readable(int one, int other, int64_t ns) {
   pollfd entries[] = {{one, POLLIN, 0}, {other, POLLIN, 0}};

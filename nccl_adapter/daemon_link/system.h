@@ -15,6 +15,8 @@ namespace lyre::nccl_adapter {
 int64_t monotonic_ns();
 /// Sleeps for about so long.
 void sleep_ns(int64_t ns);
+/// Other threads that are ready to run on this core go first.
+void yield_core();
 /// Sleeps until one of the two descriptors is readable, at most for so long.
 void wait_readable(int one, int other, int64_t ns);
 /// 128 unpredictable bits from the kernel.

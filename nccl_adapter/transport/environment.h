@@ -9,6 +9,7 @@
 #include "nccl_adapter/abi/common.h"
 #include "nccl_adapter/settings.h"
 #include "nccl_adapter/transport/attentive_clock.h"
+#include "nccl_adapter/transport/small_sends.h"
 #include "nccl_adapter/transport/stream_count.h"
 
 namespace lyre::nccl_adapter {
@@ -44,6 +45,9 @@ class Environment {
 
   /// The RDMA devices of this host; nullptr: none are used.
   VerbsDevices* verbs() const { return verbs_; }
+
+  /// Of all comms.
+  SmallSends& small_sends() { return small_sends_; }
 
   bool is_attached() const { return is_attached_; }
   /// nullptr while the daemon is lost.
@@ -82,6 +86,7 @@ class Environment {
   uint32_t pid_;
   uint64_t communicator_;
   AttentiveClock clock_;
+  SmallSends small_sends_;
   bool is_attached_ = true;
   VerbsDevices* verbs_ = nullptr;
 };

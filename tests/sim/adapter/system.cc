@@ -24,6 +24,7 @@ using adapter_sim::g_system;
 
 int64_t monotonic_ns() { return g_system->now_ns(); }
 void sleep_ns(int64_t ns) { g_system->sleep(ns); }
+void yield_core() { g_system->sleep(0); }
 void wait_readable(int, int, int64_t ns) { g_system->sleep(ns); }
 Nonce make_nonce() { return g_system->nonce(); }
 std::string host_name() { return g_system->host_name(); }

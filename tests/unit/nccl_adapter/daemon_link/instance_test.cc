@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <mutex>
 #include <vector>
 
 #include "nccl_adapter/limits.h"
+#include "tests/sim/adapter/lyre_api.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
 
 namespace lyre::nccl_adapter {
@@ -107,6 +110,22 @@ TEST_F(Instances, ListensOnADaemonThatIsRestartedWhenItIsAsked) {
   if (listening != nullptr) receives_->close_listen(listening);
 }
 
+TEST_F(Instances, LeavesTheCoreAfterASmallSendInARow) {
+  connect();
+  int left = 0;
+  while_asleep = [&] { ++left; };
+  std::unique_lock lock(sends_->mutex());
+  for (int sent = 1; sent <= kSmallSendsInARow + 1; ++sent) {
+    Request* send = post(sender_);
+    Request* receive = post(receiver_);
+    EXPECT_EQ(sends_->progress_in_round(send, lock), Result::kSuccess);
+    EXPECT_TRUE(lock.owns_lock());
+    EXPECT_EQ(left, std::max(0, sent - kSmallSendsInARow + 1));
+    ASSERT_TRUE(works_until([&] { return is_done(receive); }));
+    ASSERT_TRUE(works_until([&] { return is_done(send); }));
+  }
+}
+
 TEST_F(Instances, RefusesADeviceThatIsNotThere) {
   std::array<uint8_t, nccl_abi::kHandleBytesMax> bytes{};
   ListenComm* listening = nullptr;
@@ -123,6 +142,19 @@ TEST_F(Instances, ResumesItsCommsWithADaemonThatCameBack) {
   Request* send = post(sender_);
   EXPECT_TRUE(works_until([&] { return is_done(receive); }));
   EXPECT_TRUE(works_until([&] { return is_done(send); }));
+}
+
+// What is due by the clock waits for a call that finds no event, but not for ever.
+TEST_F(Instances, GivesUpAPeerAlsoWhereEachCallFindsAnEvent) {
+  connect();
+  network_.kill_daemon(1);
+  Request* send = post(sender_);
+  int done = 0;
+  EXPECT_TRUE(works_until([&] {
+    for (lyre_context* context : adapter_sim::contexts()) context->has_news = true;
+    return sender_->test(send, &done, nullptr) != Result::kSuccess;
+  }));
+  EXPECT_EQ(done, 0);
 }
 
 /// The daemon has less room than the streams that four comms want.
