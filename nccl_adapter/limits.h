@@ -26,6 +26,11 @@ inline constexpr int kRestUsMax = 3000;
 inline constexpr uint64_t kSmallSendBytesMax = 64 * 1024;
 inline constexpr int kSmallSendsInARow = 16;
 inline constexpr int64_t kSmallSendsGapNs = 5'000'000;
+/// A yield to another thread takes longer: two task switches. After so many shorter ones in a row
+/// only one of so many sends is followed by one.
+inline constexpr int64_t kVainYieldNs = 1'000;
+inline constexpr int kVainYieldsInARow = 8;
+inline constexpr uint32_t kSendsPerTrial = 64;
 
 /// Sent without the receiver having asked for it, at most, on one comm.
 inline constexpr uint64_t kEagerBytes = 64 * 1024;
@@ -136,6 +141,8 @@ inline constexpr int64_t kReturnNsMax = 80'000'000'000;
 /// must be tried before the peer gives up.
 inline constexpr int64_t kDialNsMin = 500'000'000;
 inline constexpr int64_t kDialNsMax = 3'000'000'000;
+/// A daemon that was restarted was away for longer.
+inline constexpr int64_t kJustConnectedNs = 100'000'000;
 /// A host that acknowledged our hello and did not answer it is probed at this interval. It is given
 /// up after so many probes without an answer.
 inline constexpr uint32_t kProbeMs = 1000;

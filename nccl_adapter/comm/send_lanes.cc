@@ -123,8 +123,7 @@ void SendComm::redial_all() {
   const int64_t now_ns = environment()->now_ns();
   peer_watch_.note_sign_of_life(now_ns);
   for (const auto& lane : lanes_) {
-    if (!is_wanted(*lane) || (lane->dial != nullptr && lane->dial->is_hello_acknowledged()))
-      continue;
+    if (!is_wanted(*lane) || (lane->dial != nullptr && lane->dial->is_accepted(now_ns))) continue;
     lane->failures = 0;
     lane->is_unwanted = true;
     lane->pair = lane->attached_pair;

@@ -312,13 +312,19 @@ Result Instance::progress_in_round(const Request* request, std::unique_lock<std:
   if (!rests && !gives_way) return result;
   wake_workers();
   lock.unlock();
+  const int64_t left_ns = monotonic_ns();
   if (rests) {
     rest_.wait();
   } else {
     yield_core();
   }
+  const int64_t away_ns = monotonic_ns() - left_ns;
   lock.lock();
-  if (rests) rest_.end();
+  if (rests) {
+    rest_.end();
+  } else {
+    small_sends().on_yield(away_ns);
+  }
   idle_looks_ = kIdleLooksPerClockRead;  // the next poll reads the clock
   return progress_in_series();
 }

@@ -62,6 +62,15 @@ bool Dial::is_hello_acknowledged() const {
          stream_.unacked_bytes() == 0;
 }
 
+bool Dial::is_accepted(int64_t now_ns) const {
+  if (is_hello_acknowledged()) return true;
+  if (stream_.state() != LYRE_OPEN) return false;
+  // In kDialing the handshake ended since the last advance(). One that is older may have been with
+  // a daemon that is gone.
+  return phase_ == Phase::kDialing ||
+         (phase_ == Phase::kAwaitAnswer && now_ns - greeted_ns_ < kJustConnectedNs);
+}
+
 Dial::State Dial::read_answer() {
   if (stream_.flush() == Io::kFailed) return ended();
   while (answer_bytes_.size() < kAnswerBytes) {

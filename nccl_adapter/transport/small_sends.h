@@ -19,15 +19,24 @@ class SmallSends {
     if (now_ns - last_ns_ > kSmallSendsGapNs) in_a_row_ = 0;
     last_ns_ = now_ns;
     in_a_row_ = std::min(in_a_row_ + 1, kSmallSendsInARow);
-    is_due_ = in_a_row_ == kSmallSendsInARow;
+    is_due_ = in_a_row_ == kSmallSendsInARow && is_worthwhile();
   }
   /// True once after a send of such a row: the caller should leave its core.
   bool take_due() { return std::exchange(is_due_, false); }
+  /// It left the core, which was back after that time. Where no other thread is ready to run there,
+  /// as on a host with cores to spare, this is tried seldom.
+  void on_yield(int64_t took_ns) {
+    vain_ = took_ns < kVainYieldNs ? std::min(vain_ + 1, kVainYieldsInARow) : 0;
+  }
 
  private:
+  bool is_worthwhile() { return vain_ < kVainYieldsInARow || ++passed_over_ % kSendsPerTrial == 0; }
+
   int64_t last_ns_ = 0;
   int in_a_row_ = 0;
   bool is_due_ = false;
+  int vain_ = 0;  ///< yields in a row that found no other thread
+  uint32_t passed_over_ = 0;
 };
 
 }  // namespace lyre::nccl_adapter

@@ -30,9 +30,9 @@ class CoresApart:
     def __exit__(self, *_exception):
         if self._probe is None:
             return False
-        self._probe.terminate()
-        text = self._probe.communicate()[0]
-        self.line_ns = json.loads(text)["line_ns"] if self._probe.returncode == 0 else None
+        if processes.end(self._probe) == 0:
+            self.line_ns = json.loads(self._probe.stdout.read())["line_ns"]
+        self._probe.stdout.close()
         return False
 
 

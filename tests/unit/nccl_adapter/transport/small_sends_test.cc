@@ -42,5 +42,16 @@ TEST_F(SmallSendsTest, LargeSendsDoNotCount) {
   EXPECT_EQ(due_of(kSmallSendsInARow, kSmallSendBytesMax), 1);
 }
 
+TEST_F(SmallSendsTest, YieldsThatFindNobodyAreTriedSeldom) {
+  due_of(kSmallSendsInARow);
+  for (int i = 0; i < kVainYieldsInARow; ++i) {
+    EXPECT_EQ(due_of(1), 1);
+    sends_.on_yield(kVainYieldNs / 2);
+  }
+  EXPECT_EQ(due_of(10 * kSendsPerTrial), 10);
+  sends_.on_yield(3 * kVainYieldNs);
+  EXPECT_EQ(due_of(10), 10) << "somebody is there";
+}
+
 }  // namespace
 }  // namespace lyre::nccl_adapter
