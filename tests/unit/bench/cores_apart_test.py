@@ -4,6 +4,7 @@
 import contextlib
 import io
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,13 +20,26 @@ from record import Row, Table
 PROBE = sys.argv.pop()
 
 
+TRIES = 20
+
+
+def may_be_real_time():
+    """Whether a child may have a real-time class, as the threads of the probe do."""
+    return subprocess.run(["chrt", "-f", "1", "true"], check=False, timeout=10,
+                          stderr=subprocess.DEVNULL).returncode == 0
+
+
 class CoresApartTest(unittest.TestCase):
-    @unittest.skipIf(os.geteuid() != 0 or len(os.sched_getaffinity(0)) < 2,
-                     "needs root and two cores")
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "needs two cores")
     def test_the_distance_is_measured_while_something_runs(self):
-        with CoresApart(PROBE) as apart:
-            time.sleep(1)
-        self.assertGreater(apart.line_ns, 0)
+        if not may_be_real_time():
+            self.skipTest("needs a real-time class")
+        for _ in range(TRIES):  # a busy host may not run both cores at a time
+            with CoresApart(PROBE) as apart:
+                time.sleep(1)
+            if apart.line_ns is not None:
+                break
+        self.assertGreater(apart.line_ns or 0, 0)
 
     def test_a_probe_that_cannot_run_spoils_no_round(self):
         with CoresApart("/bin/false") as apart:
