@@ -141,7 +141,8 @@ inline constexpr int64_t kReturnNsMax = 80'000'000'000;
 /// must be tried before the peer gives up.
 inline constexpr int64_t kDialNsMin = 500'000'000;
 inline constexpr int64_t kDialNsMax = 3'000'000'000;
-/// A daemon that was restarted was away for longer.
+/// A handshake that ended within this time was with the peer's present daemon: a restart takes
+/// longer.
 inline constexpr int64_t kJustConnectedNs = 100'000'000;
 /// A host that acknowledged our hello and did not answer it is probed at this interval. It is given
 /// up after so many probes without an answer.

@@ -310,7 +310,7 @@ Result Instance::progress_in_round(const Request* request, std::unique_lock<std:
   if (verbs() != nullptr && verbs()->queue_pairs() > 0) return result;
   const bool rests = rest_.begin(context(), kRestUsMax);
   if (!rests && !gives_way) return result;
-  wake_workers();
+  if (!rests) wake_workers();  // begin() does so where it rests
   lock.unlock();
   const int64_t left_ns = monotonic_ns();
   if (rests) {

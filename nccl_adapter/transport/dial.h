@@ -31,8 +31,8 @@ class Dial final : public SessionOwner {
   State advance(lyre_context* context, int64_t now_ns, int64_t deadline_ns);
   /// TCP is through and the peer's daemon has our hello: only the peer's process is waited for.
   bool is_hello_acknowledged() const;
-  /// The peer's daemon that runs now has accepted it. Given up for another one, it would be a
-  /// stranger to the peer's process that left without a hello.
+  /// The peer's present daemon has accepted it. If it were aborted, the peer's process would warn
+  /// of a connection that left without a hello.
   bool is_accepted(int64_t now_ns) const;
   const Answer& answer() const { return answer_; }
   const lyre_addr& remote() const { return remote_; }

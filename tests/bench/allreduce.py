@@ -18,7 +18,7 @@ COMPUTES = [sys.executable, "-c", "while True: pass"]
 SMALL = [8, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 512 << 10]
 LARGE = [1 << 20, 4 << 20, 16 << 20, 64 << 20]
 AFTER_A_GAP = [8, 64 << 10, 1 << 20, 4 << 20, 16 << 20]
-# Rounds in place of those in which the cores were too far apart, for each that counts.
+# With --near, so many rounds at most are run for each that shall count.
 TRIES = 6
 # Twenty of the small ones would be over before threads and cores have found each other.
 BESIDE = [([8, 64 << 10], 300), ([1 << 20, 4 << 20, 16 << 20], 20)]

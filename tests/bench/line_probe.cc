@@ -32,15 +32,15 @@ constexpr int64_t kRoundTrips = 50;
 struct Table {
   /// The number of the look that this thread began.
   alignas(128) std::atomic<int64_t> looks[2][16] = {};
-  alignas(128) std::atomic<int64_t> ball{0};
+  alignas(128) std::atomic<int64_t> number{0};
   alignas(128) std::atomic<bool> must_stop{false};
 };
 
-class Player {
+class End {
  public:
-  Player(Table& table, int side, int core) : table_(table), side_(side), core_(core) {}
+  End(Table& table, int side, int core) : table_(table), side_(side), core_(core) {}
 
-  void play() {
+  void run() {
     take_core(core_);
     // Of a real-time class, so that both run at the same time where others compute.
     const sched_param priority{.sched_priority = 1};
@@ -62,7 +62,7 @@ class Player {
     ::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);
   }
 
-  // Sequentially consistent, as the ball is: the values are all that is passed.
+  // Sequentially consistent, as the exchange is: the values are all that is passed.
   bool meet(int64_t look) {
     table_.looks[side_][0].store(look);
     const int64_t until_ns = now_ns() + kPatienceNs;
@@ -77,17 +77,17 @@ class Player {
     const int64_t first = look * 4 * kRoundTrips;
     const int64_t begin_ns = now_ns();
     for (int64_t i = 0; i < kRoundTrips; ++i) {
-      const int64_t thrown = first + 2 * i + 1;
-      if (side_ == 0) table_.ball.store(thrown);
-      if (!wait_for(side_ == 0 ? thrown + 1 : thrown, begin_ns + kPatienceNs)) return;
-      if (side_ == 1) table_.ball.store(thrown + 1);
+      const int64_t sent = first + 2 * i + 1;
+      if (side_ == 0) table_.number.store(sent);
+      if (!wait_for(side_ == 0 ? sent + 1 : sent, begin_ns + kPatienceNs)) return;
+      if (side_ == 1) table_.number.store(sent + 1);
     }
     if (side_ == 0) one_way_ns_.push_back((now_ns() - begin_ns) / (2 * kRoundTrips));
   }
 
   bool wait_for(int64_t value, int64_t until_ns) {
     constexpr int kLooksPerClockRead = 64;
-    for (int looks = 0; table_.ball.load() != value; ++looks) {
+    for (int looks = 0; table_.number.load() != value; ++looks) {
       if (looks % kLooksPerClockRead == kLooksPerClockRead - 1 && now_ns() > until_ns) return false;
     }
     return true;
@@ -117,8 +117,8 @@ int main(int argc, char** argv) {
   ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // inherited by both threads
   ::alarm(lyre::kSecondsMax);
   lyre::Table table;
-  lyre::Player first(table, 0, std::atoi(argv[1])), second(table, 1, std::atoi(argv[2]));
-  std::thread threads[] = {std::thread([&] { first.play(); }), std::thread([&] { second.play(); })};
+  lyre::End first(table, 0, std::atoi(argv[1])), second(table, 1, std::atoi(argv[2]));
+  std::thread threads[] = {std::thread([&] { first.run(); }), std::thread([&] { second.run(); })};
   int number = 0;
   ::sigwait(&ends, &number);
   table.must_stop.store(true, std::memory_order_relaxed);
