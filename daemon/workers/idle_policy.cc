@@ -29,6 +29,7 @@ IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadli
   // The time between two turns' starts: a turn that found nothing, which is short, and the yield.
   if (has_yielded_) on_yield(now - turned_at_, now);
   turned_at_ = now;
+  vain_polls_.on_turn(work);
   Decision decision;
   if (work > 0) {
     contended_poll_.on_work(now - last_work_);

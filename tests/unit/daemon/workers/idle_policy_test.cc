@@ -71,11 +71,12 @@ TEST(IdlePolicy, AdaptiveSleepsInsteadOfYieldingWhileSomebodyComputesOnItsCore) 
   EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kYield);
 }
 
-/// Turns that find nothing, each followed by a yield that takes so long. Returns when the last
-/// ended.
-Nanos yield_often(IdlePolicy& policy, Nanos took, Nanos now) {
+/// Turns that find nothing, each after so much work and followed by a yield that takes so long.
+/// Returns when the last ended.
+Nanos yield_often(IdlePolicy& policy, Nanos took, Nanos now,
+                  size_t work = 2 * VainPolls::kStretchMin) {
   for (uint32_t i = 0; i < 2 * VainPolls::kYieldsMin; ++i) {
-    policy.after_turn(1, now, kNever);
+    policy.after_turn(work, now, kNever);
     policy.after_turn(0, now, kNever);
     now += took;
   }
@@ -91,6 +92,14 @@ TEST(IdlePolicy, OnACrowdedHostItSleepsAtOnceWhereItsYieldsReachNobody) {
   // What is due at once is waited for by polling.
   EXPECT_EQ(policy.after_turn(0, now, now + micros(2)).action, Action::kPoll);
   policy.on_look(false);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kYield);
+}
+
+TEST(IdlePolicy, OnACrowdedHostItPollsForSmallMessagesInARow) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
+  const Nanos now = yield_often(policy, nanos(700), seconds(1), VainPolls::kStretchMin / 2);
+  policy.on_look(true);
+  policy.after_turn(1, now, kNever);
   EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kYield);
 }
 
