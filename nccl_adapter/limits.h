@@ -52,6 +52,10 @@ inline constexpr size_t kChunkCutBytesMax = kChunkBytesMax / kCutBytes * kCutByt
 /// the copy costs less than a second descriptor.
 inline constexpr size_t kZeroCopyBytesMin = 16 * 1024;
 
+/// Of less than kZeroCopyBytesMin, so many messages of a comm may be done for NCCL before they are
+/// placed: a copy is kept.
+inline constexpr size_t kKeptSends = 16;
+
 /// deregMr() waits this long for acknowledgements before it costs a stream.
 inline constexpr int64_t kDeregisterWaitNs = 200'000'000;
 
@@ -104,7 +108,8 @@ inline constexpr uint64_t kForeignLinesMax = 32;
 
 inline constexpr int kListenBacklog = 1024;
 
-/// A close waits this long for the peer's TCP to acknowledge the goodbye.
+/// A close waits this long for the peer to place what is done for NCCL, and for the peer's TCP to
+/// acknowledge the goodbye.
 inline constexpr int64_t kCloseWaitNs = 1'000'000'000;
 /// And finalize this long for all of them together: a lost packet may cost seconds.
 inline constexpr int kFinalizeDrainMs = 5000;

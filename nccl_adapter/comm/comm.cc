@@ -45,7 +45,7 @@ Result Comm::post(void* data, uint64_t bytes, const Registration* registration,
     const auto* from = static_cast<const uint8_t*>(data);
     const bool is_inside = registration != nullptr && from >= registration->base &&
                            from + bytes <= registration->base + registration->bytes;
-    if (is_inside) request->memory = registration->memory;
+    if (is_inside && !request->is_kept) request->memory = registration->memory;
     if (is_sender()) environment_->small_sends().on_send(bytes, environment_->now_ns());
   }
   pump();
@@ -56,12 +56,14 @@ Result Comm::post(void* data, uint64_t bytes, const Registration* registration,
 
 Result Comm::test(Request* request, int* done, int* sizes) {
   *done = 0;
-  if (request->state == Request::State::kFree) {
+  const bool is_in_use =
+      request->state == Request::State::kActive || request->state == Request::State::kDone;
+  if (!is_in_use) {
     log_warn("test() of a request that is not in use (it was done before)");
     return Result::kInvalidUsage;
   }
-  if (request->state == Request::State::kActive) pump();
-  if (request->state == Request::State::kDone) {
+  if (!request->is_done()) pump();
+  if (request->is_done()) {
     *done = 1;
     if (sizes != nullptr) *sizes = static_cast<int>(request->bytes);
     requests().release(request);
@@ -164,6 +166,7 @@ void Comm::on_broken(Lane& lane, Io how) {
   const int code = how == Io::kFinished ? 0 : lane.transport->error();
   // With the daemon every session is gone; all of them are made anew when it is back.
   if (environment_->note_daemon_error(code)) return;
+  if (peer_watch_.has_said_bye()) return how == Io::kFinished ? lane.close() : drop_lane(lane);
   if (how == Io::kFinished) {
     goodbye_.is_begun() ? goodbye_.note_answered() : peer_watch_.note_ended();
   }
@@ -283,7 +286,17 @@ void Comm::begin_close() {
   pump();
   // What was under way there is placed, or nobody waits for it; the last words go over TCP.
   queue_pairs_.close();
-  goodbye_.begin(requests().active() > 0, last_words());
+  const std::vector<uint8_t> words = last_words();
+  const bool is_abort = requests().untold() > 0;
+  const uint64_t messages = is_sender() && !is_abort ? requests().posted() : 0;
+  goodbye_.begin({.is_abort = is_abort,
+                  .is_data_under_way = should_wait_to_close(),
+                  .last = words,
+                  .bye = {.type = FrameType::kBye, .message = messages}});
+}
+
+bool Comm::should_wait_to_close() const {
+  return !has_failed() && requests().active() > 0 && requests().untold() == 0;
 }
 
 CommFacts Comm::facts() const {

@@ -71,8 +71,9 @@ class Comm : public SessionOwner {
   /// finishes it.
   void begin_close();
   Goodbye& goodbye() { return goodbye_; }
-  /// It was closed with nothing in flight.
-  bool has_parted() const { return goodbye_.is_begun() && !goodbye_.is_abort() && !has_failed(); }
+  /// Whether close() should wait with that: test() said done of messages that the peer has not
+  /// placed, and nothing else is in flight.
+  bool should_wait_to_close() const;
 
   /// Moves what can be moved.
   void pump();

@@ -6,21 +6,23 @@
 
 namespace lyre::nccl_adapter {
 
-void Goodbye::begin(bool is_abort, std::span<const uint8_t> last_words) {
+void Goodbye::begin(const Words& words) {
   is_begun_ = true;
-  is_abort_ = is_abort;
-  has_last_words_ = !is_abort && !last_words.empty();
+  is_abort_ = words.is_abort;
+  is_data_under_way_ = words.is_data_under_way;
+  has_last_words_ = !is_abort_ && !words.last.empty();
+  bye_ = words.bye;
   for (const auto& lane : *lanes_) {
     lane->dial.reset();
-    if (lane->is_up()) say(*lane, last_words);
+    if (lane->is_up()) say(*lane, words.last);
   }
 }
 
 void Goodbye::say(Lane& lane, std::span<const uint8_t> last_words) {
   std::vector<uint8_t> words(last_words.begin(), last_words.end());
   words.resize(words.size() + kFrameHeaderBytes);
-  encode({.type = FrameType::kBye}, std::span<uint8_t, kFrameHeaderBytes>(
-                                        words.data() + last_words.size(), kFrameHeaderBytes));
+  encode(bye_, std::span<uint8_t, kFrameHeaderBytes>(words.data() + last_words.size(),
+                                                     kFrameHeaderBytes));
   if (lane.transport->send_small(words) == Io::kFailed) {
     lane.drop();
   } else if (is_abort_) {
@@ -53,13 +55,14 @@ bool Goodbye::is_acknowledged_on(Lane& lane) const {
 
 // A stream over a dead path would retransmit for seconds a bye that another stream delivered. One
 // whose bye did not find room is reset: the peer dials again and gets an answer, whereas a FIN
-// alone would mean that this process ended.
+// alone would mean that this process ended. Data is acknowledged on the stream that carries it.
 void Goodbye::finish() {
   const bool is_any_acknowledged = is_acknowledged();
   for (const auto& lane : *lanes_) {
     if (!lane->is_up()) continue;
     const bool is_unsent = lane->transport->is_blocked();
-    if (is_unsent || (is_any_acknowledged && !is_acknowledged_on(*lane))) {
+    const bool is_needless = is_any_acknowledged && !is_data_under_way_;
+    if (is_unsent || (is_needless && !is_acknowledged_on(*lane))) {
       lane->drop();
     } else {
       lane->close();

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "nccl_adapter/protocol/frame.h"
 #include "nccl_adapter/transport/environment.h"
 #include "nccl_adapter/transport/lanes.h"
 
@@ -14,12 +15,18 @@ namespace lyre::nccl_adapter {
 /// Thread: under the instance's lock. Owner: the comm.
 class Goodbye {
  public:
+  struct Words {
+    bool is_abort = false;  ///< requests are in flight, and nothing waits for what is to be sent
+    bool is_data_under_way = false;   ///< the peer needs what was sent before
+    std::span<const uint8_t> last{};  ///< frames that the peer must have before the bye
+    FrameHeader bye{.type = FrameType::kBye};
+  };
+
   Goodbye(const Environment* environment, Lanes* lanes)
       : environment_(environment), lanes_(lanes) {}
 
-  /// Sends a bye frame on every lane that is up, behind `last_words`; dials end.
-  /// `is_abort`: requests are in flight, and nothing waits for what is still to be sent.
-  void begin(bool is_abort, std::span<const uint8_t> last_words);
+  /// Sends a bye frame on every lane that is up, behind the last words; dials end.
+  void begin(const Words& words);
   /// The same on a stream that came later. REQUIRES: is_begun().
   void say(Lane& lane, std::span<const uint8_t> last_words);
   /// The peer ended its side after it had our bye.
@@ -27,6 +34,8 @@ class Goodbye {
 
   bool is_begun() const { return is_begun_; }
   bool is_abort() const { return is_abort_; }
+  /// Nothing was in flight.
+  bool is_in_order() const { return is_begun_ && !is_abort_; }
   /// The peer's host has the bye: one stream is enough. REQUIRES: is_begun().
   bool is_acknowledged() const;
   /// Every stream's bye is acknowledged, or no stream is left on which it could be.
@@ -44,6 +53,8 @@ class Goodbye {
   Lanes* lanes_;
   bool is_begun_ = false;
   bool is_abort_ = false;
+  bool is_data_under_way_ = false;
+  FrameHeader bye_;
   bool has_last_words_ = false;  ///< the peer waits for them
   bool is_answered_ = false;
 };

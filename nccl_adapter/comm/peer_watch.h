@@ -35,6 +35,10 @@ class PeerWatch {
   }
   /// The peer closed a connection in order and without a bye.
   void note_ended() { has_ended_ = true; }
+  /// The peer said bye, and what it sent before is still to be placed. The end of its connections
+  /// is no trouble then.
+  void note_bye() { has_said_bye_ = true; }
+  bool has_said_bye() const { return has_said_bye_; }
   /// What went wrong last on a lane: part of the reason.
   void note_trouble(std::string what) { trouble_ = std::move(what); }
 
@@ -47,6 +51,7 @@ class PeerWatch {
   int64_t alive_ns_;
   int64_t lost_ns_ = 0;  ///< since when there is no session; 0: there is one
   bool has_ended_ = false;
+  bool has_said_bye_ = false;
   std::string trouble_;
 };
 

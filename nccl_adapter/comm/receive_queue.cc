@@ -74,7 +74,7 @@ ReceiveQueue::Verdict ReceiveQueue::begin_frame(FrameProgress* reader) {
     case FrameType::kPing:
       return Verdict::kMore;
     case FrameType::kBye:
-      return Verdict::kBye;
+      return Verdict::kMore;
     case FrameType::kOffer:
     case FrameType::kAccept:
     case FrameType::kDecline:
@@ -152,6 +152,7 @@ ReceiveQueue::Verdict ReceiveQueue::finish_frame(FrameProgress* reader) {
   reader->is_skipped = false;
   reader->frames.finish();
   if (names_queue_pair(header.type) || header.type == FrameType::kCredit) return Verdict::kOther;
+  if (header.type == FrameType::kBye) return take_bye(*reader);
   if (!counts) return Verdict::kMore;
   if (!has_read_right(*reader)) return Verdict::kRevoked;
   Ranges& placed = incoming(header.message).placed;
@@ -165,6 +166,23 @@ ReceiveQueue::Verdict ReceiveQueue::finish_frame(FrameProgress* reader) {
   if (is_posted(header.message)) requests_.at(header.message).moved_bytes = placed.bytes();
   finish_messages();
   return Verdict::kMore;
+}
+
+// Each stream brings the same one. A message that is not placed occupies a request of the sender.
+ReceiveQueue::Verdict ReceiveQueue::take_bye(const FrameProgress& reader) {
+  if (!has_read_right(reader)) return Verdict::kRevoked;
+  const uint64_t messages = std::max(reader.frames.header().message, ends_after_.value_or(0));
+  const bool is_possible = messages <= placed() + kRequestsPerComm;
+  if (!is_possible) return Verdict::kBroken;
+  ends_after_ = messages;
+  return Verdict::kBye;
+}
+
+bool ReceiveQueue::has_all_before(uint64_t message) {
+  for (uint64_t m = placed(); m < message; ++m) {
+    if (!is_complete(m)) return false;
+  }
+  return true;
 }
 
 bool ReceiveQueue::is_complete(uint64_t number) {

@@ -26,7 +26,7 @@ class ReceiveQueue {
     kMore,      ///< everything was taken
     kTooLarge,  ///< a message is larger than the receive posted for it: see refused()
     kBroken,    ///< not a frame that may come here
-    kBye,       ///< the sender ended on purpose
+    kBye,       ///< the sender ended on purpose: see ends_after(); call again with what is left
     kRevoked,   ///< what was read is not what was sent: see Transport::has_read_right()
     kOther,  ///< a frame about queue pairs or credit, whole, in `reader`; call again with what is
              ///< left
@@ -47,6 +47,11 @@ class ReceiveQueue {
   /// Takes bytes from the front of `in`.
   Verdict take(FrameProgress* reader, std::span<const uint8_t>* in);
   const std::optional<Refused>& refused() const { return refused_; }
+  /// After a bye: how many messages the sender sent that are to be placed.
+  std::optional<uint64_t> ends_after() const { return ends_after_; }
+  /// Every byte of messages before this one is here. REQUIRES: message - placed() is at most
+  /// kRequestsPerComm.
+  bool has_all_before(uint64_t message);
 
   /// Whether the sender should be told now what is placed and posted.
   bool has_news() const;
@@ -79,6 +84,7 @@ class ReceiveQueue {
   bool make_room(Incoming* message, uint64_t bytes);
   void place(FrameProgress* reader, std::span<const uint8_t>* in);
   Verdict finish_frame(FrameProgress* reader);
+  Verdict take_bye(const FrameProgress& reader);
   void finish_messages();
   bool is_complete(uint64_t message);
 
@@ -87,6 +93,7 @@ class ReceiveQueue {
   uint64_t early_bytes_ = 0;
   uint64_t copied_bytes_ = 0;
   std::optional<Refused> refused_;
+  std::optional<uint64_t> ends_after_;
   uint64_t placed_told_ = 0;
   uint64_t untold_bytes_ = 0;  ///< posted since the last grant
 };

@@ -76,7 +76,7 @@ void Receivers::on_close(Comm* comm) {
   const auto it = comms_.find(comm->id());
   if (it == comms_.end() || it->second != comm) return;
   RecvComm& receiver = *it->second;
-  const bool was_in_order = receiver.has_parted();
+  const bool was_in_order = receiver.goodbye().is_in_order() && !receiver.has_failed();
   departed_[comm->id()] = {was_in_order, receiver.placed(),
                            !was_in_order || receiver.goodbye().is_acknowledged()};
   comms_.erase(it);

@@ -51,7 +51,8 @@ void RecvComm::on_detached() {
 
 void RecvComm::on_attached(int64_t now_ns) {
   Comm::on_attached(now_ns);
-  if (has_failed() || goodbye_.is_begun() || sender_.port == 0) return;
+  if (has_failed() || goodbye_.is_begun() || peer_watch_.has_said_bye() || sender_.port == 0)
+    return;
   const Hello hello{.stream_index = kRedialRequest,
                     .stream_count = streams_max_,
                     .pid = environment()->pid(),
@@ -82,11 +83,15 @@ bool RecvComm::take(Lane& lane, std::span<const uint8_t> bytes) {
   heard_queue_pair_ = lane.is_for_queue_pairs ? &lane : nullptr;
   if (!lane.is_for_queue_pairs) heard_lane_ = lane.index;
   ReceiveQueue::Verdict verdict = queue_.take(&lane.reader, &bytes);
-  while (verdict == ReceiveQueue::Verdict::kOther) {
-    if (!lane.has_read_right()) break;  // judged below
-    if (!queue_pairs_.on_frame(lane, false)) verdict = ReceiveQueue::Verdict::kBroken;
-    if (verdict != ReceiveQueue::Verdict::kOther) break;
-    verdict = queue_.take(&lane.reader, &bytes);
+  while (verdict == ReceiveQueue::Verdict::kOther || verdict == ReceiveQueue::Verdict::kBye) {
+    if (!lane.has_read_right()) break;                           // judged below
+    const bool is_bye = verdict == ReceiveQueue::Verdict::kBye;  // pump_out() follows it
+    if (is_bye) peer_watch_.note_bye();
+    if (is_bye || queue_pairs_.on_frame(lane, false)) {
+      verdict = queue_.take(&lane.reader, &bytes);
+    } else {
+      verdict = ReceiveQueue::Verdict::kBroken;
+    }
   }
   if (verdict != ReceiveQueue::Verdict::kMore && !lane.has_read_right()) {
     on_broken(lane, Io::kFailed);
@@ -106,15 +111,23 @@ bool RecvComm::on_verdict(ReceiveQueue::Verdict verdict) {
       return false;
     case ReceiveQueue::Verdict::kRevoked:  // take() has ended the lane
       return false;
-    case ReceiveQueue::Verdict::kOther:  // take() gave it to the queue pairs
+    case ReceiveQueue::Verdict::kOther:  // take() has seen to these
+    case ReceiveQueue::Verdict::kBye:
     case ReceiveQueue::Verdict::kBroken:
       fail(Result::kRemoteError, "the peer broke the protocol");
       return false;
-    case ReceiveQueue::Verdict::kBye:
-      on_bye();
-      return false;
   }
   return false;
+}
+
+// What the sender sent before its bye is placed, also when that takes until NCCL posts a receive.
+void RecvComm::follow_bye() {
+  const std::optional<uint64_t> ends_after = queue_.ends_after();
+  if (!ends_after || has_failed()) return;
+  if (queue_.placed() >= *ends_after) return on_bye();
+  if (lanes_.is_any_up() || queue_.has_all_before(*ends_after)) return;
+  fail(Result::kRemoteError,
+       "the peer closed its end, and its last messages were lost with their connection");
 }
 
 void RecvComm::refuse_large_message() {
@@ -169,6 +182,8 @@ void RecvComm::tell(Lane& lane) {
 }
 
 void RecvComm::pump_out() {
+  follow_bye();
+  if (has_failed()) return;
   advance_request(environment()->now_ns());
   for (const auto& lane : lanes_) {
     if (lane->is_up() && lane->transport->is_blocked() && lane->transport->flush() == Io::kFailed) {

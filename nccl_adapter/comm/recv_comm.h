@@ -39,6 +39,7 @@ class RecvComm final : public Comm {
   /// True when more bytes may be offered.
   bool on_verdict(ReceiveQueue::Verdict verdict);
   void refuse_large_message();
+  void follow_bye();
   void advance_request(int64_t now_ns);
   Lane* choose_lane();
   void tell(Lane& lane);

@@ -1,5 +1,7 @@
 #include "nccl_adapter/comm/request_table.h"
 
+#include <utility>
+
 namespace lyre::nccl_adapter {
 
 RequestTable::RequestTable(Comm* comm) {
@@ -18,6 +20,8 @@ Request* RequestTable::post(void* data, uint64_t bytes) {
   request.bytes = bytes;
   request.moved_bytes = 0;
   request.memory = nullptr;
+  request.is_kept = false;
+  request.is_let_go = false;
   // An active message holds a slot, so at most kRequestsPerComm are active and order_ never laps.
   order_[posted_++ % kRequestsPerComm] = request.slot;
   return &request;
@@ -25,11 +29,28 @@ Request* RequestTable::post(void* data, uint64_t bytes) {
 
 void RequestTable::finish_oldest() {
   Request& request = at(finished_++);
-  request.state = Request::State::kDone;
   finished_bytes_ += request.bytes;
+  const Request::State before = std::exchange(request.state, Request::State::kDone);
+  if (before == Request::State::kTold) free(&request);
 }
 
 void RequestTable::release(Request* request) {
+  if (request->state == Request::State::kActive) {
+    request->state = Request::State::kTold;
+  } else {
+    free(request);
+  }
+}
+
+size_t RequestTable::untold() const {
+  size_t count = 0;
+  for (uint64_t m = finished_; m < posted_; ++m) {
+    if (at(m).state == Request::State::kActive) ++count;
+  }
+  return count;
+}
+
+void RequestTable::free(Request* request) {
   request->state = Request::State::kFree;
   free_[free_count_++] = request->slot;
 }

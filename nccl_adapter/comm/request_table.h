@@ -14,7 +14,12 @@ class Comm;
 
 /// One isend or irecv, from its posting until test() said done. NCCL's request pointer.
 struct Request {
-  enum class State : uint8_t { kFree, kActive, kDone };
+  enum class State : uint8_t {
+    kFree,
+    kActive,
+    kDone,
+    kTold,  ///< test() said done, but the message is not placed yet: a kept send
+  };
 
   State state = State::kFree;
   uint8_t slot = 0;
@@ -25,6 +30,11 @@ struct Request {
   int64_t posted_ns = 0;
   Operation operation;             ///< that it is part of
   const Memory* memory = nullptr;  ///< of a send: where the daemon can read it
+  bool is_kept = false;    ///< of a send: `data` is a copy that stays until the message is placed
+  bool is_let_go = false;  ///< of a kept send: NCCL need not wait for that
+
+  /// What test() says.
+  bool is_done() const { return state == State::kDone || (state == State::kActive && is_let_go); }
 };
 
 /// The requests of one comm. Messages finish in the order of posting; slots come back in the order
@@ -45,6 +55,8 @@ class RequestTable {
   /// REQUIRES: finished() <= message < posted().
   Request& at(uint64_t message) { return slots_[order_[message % kRequestsPerComm]]; }
   const Request& at(uint64_t message) const { return slots_[order_[message % kRequestsPerComm]]; }
+  /// Of those, how many test() did not say done of.
+  size_t untold() const;
   /// nullptr: none is active.
   const Request* oldest() const { return active() > 0 ? &at(finished_) : nullptr; }
   /// The oldest message is done. REQUIRES: active() > 0.
@@ -55,10 +67,13 @@ class RequestTable {
   bool touches(const uint8_t* base, uint64_t bytes) const;
   /// Of all messages that are done.
   uint64_t finished_bytes() const { return finished_bytes_; }
-  /// Gives the slot back. REQUIRES: request.state is kDone.
+  /// test() said done: gives the slot back, now or when the message is placed.
+  /// REQUIRES: request.is_done().
   void release(Request* request);
 
  private:
+  void free(Request* request);
+
   std::array<Request, kRequestsPerComm> slots_;
   std::array<uint8_t, kRequestsPerComm> free_{};
   size_t free_count_ = kRequestsPerComm;

@@ -73,7 +73,9 @@ void SendComm::give(Lane& lane, const Chunk& chunk, bool is_written) {
   if (is_written) sent.written_over = {lane.index, lane.incarnation};
   lane.sent.push_back(sent);
   if (chunk.is_again) again_bytes_ += chunk.header.bytes;
-  queue_.chunk_sent(chunk);
+  // A queue pair is destroyed with what is under way there.
+  queue_.chunk_sent(chunk, !lane.is_for_queue_pairs);
+  lane.transport->count_copied(queue_.take_copied_bytes());
   if (!lane.is_for_queue_pairs) last_lane_ = lane.index;
 }
 

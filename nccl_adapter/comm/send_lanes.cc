@@ -273,6 +273,7 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
   if (lane.is_stalled(now_ns)) delivery_watch_.note_stall(lane);
   if (lane.is_up()) drop_lane(lane);
   lane.version = answer.version;
+  if (answer.version >= kCountedByeVersion) queue_.keep_small();
   lane.pair = lane.dialled_pair;
   const RailPair pair = pairs_[lane.pair];
   lane.path_text =

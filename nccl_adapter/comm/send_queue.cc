@@ -5,8 +5,25 @@
 namespace lyre::nccl_adapter {
 
 Request* SendQueue::post(const void* data, uint64_t bytes) {
+  // Of the message that had this one's place in kept_ before, nothing is needed any more.
+  const bool may_keep =
+      keeps_small_ && bytes < kZeroCopyBytesMin && requests_.active() < kKeptSends;
   // Requests of both directions share one type; a send's data is only read.
-  return requests_.post(const_cast<void*>(data), bytes);
+  Request* request = requests_.post(const_cast<void*>(data), bytes);
+  if (request != nullptr && may_keep) keep(request);
+  return request;
+}
+
+void SendQueue::keep(Request* request) {
+  request->is_kept = true;
+  if (request->bytes == 0) return;
+  if (kept_ == nullptr) {
+    kept_ = std::make_unique_for_overwrite<uint8_t[]>(kKeptSends * kZeroCopyBytesMin);
+  }
+  uint8_t* copy = kept_.get() + (requests_.posted() - 1) % kKeptSends * kZeroCopyBytesMin;
+  std::copy_n(request->data, request->bytes, copy);
+  request->data = copy;
+  copied_bytes_ += request->bytes;
 }
 
 uint64_t SendQueue::eager_bytes_left() const { return kEagerBytes - eager_sent_bytes_; }
@@ -55,7 +72,7 @@ bool SendQueue::next_chunk(size_t streams, uint64_t piece_bytes_max, Chunk* out)
   return true;
 }
 
-void SendQueue::chunk_sent(const Chunk& chunk) {
+void SendQueue::chunk_sent(const Chunk& chunk, bool is_lasting) {
   if (chunk.is_again) {
     again_.pop_back();
     return;
@@ -63,7 +80,9 @@ void SendQueue::chunk_sent(const Chunk& chunk) {
   Request& request = requests_.at(cursor_);
   request.moved_bytes += chunk.header.bytes;
   if (cursor_ >= granted_) eager_sent_bytes_ += chunk.header.bytes;
+  if (!is_lasting) request.is_kept = false;
   if (request.moved_bytes == request.bytes) ++cursor_;
+  let_go();
 }
 
 void SendQueue::send_again(const SentChunk& sent) {
@@ -86,7 +105,16 @@ bool SendQueue::on_grant(uint64_t placed, uint64_t posted) {
   }
   while (requests_.finished() < placed) requests_.finish_oldest();
   while (!again_.empty() && again_.back().message < placed) again_.pop_back();
+  let_go();
   return true;
+}
+
+// In order: a small message behind a large one waits for that.
+void SendQueue::let_go() {
+  let_go_ = std::max(let_go_, requests_.finished());
+  while (let_go_ < cursor_ && requests_.at(let_go_).is_kept) {
+    requests_.at(let_go_++).is_let_go = true;
+  }
 }
 
 bool SendQueue::waits_for_room() const {

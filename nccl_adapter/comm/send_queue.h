@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "nccl_adapter/comm/request_table.h"
@@ -20,13 +22,19 @@ class SendQueue {
 
   /// Fails: nullptr when all requests are in use.
   Request* post(const void* data, uint64_t bytes);
+  /// The receiver places what came before a bye: small messages are kept from now on, so that NCCL
+  /// need not wait until they are placed.
+  void keep_small() { keeps_small_ = true; }
+  /// Bytes that were copied since this was last asked, in order to be kept.
+  uint64_t take_copied_bytes() { return std::exchange(copied_bytes_, 0); }
   /// The next frame; false when there is nothing to send, or the receiver has to grant first.
   /// A message of more than kStripeBytesMin is cut in even pieces, if possible one for each of
   /// `streams`, of kStripeBytesMin to kChunkBytesMax bytes, of at most `piece_bytes_max`, at
   /// multiples of kCutBytes.
   bool next_chunk(size_t streams, uint64_t piece_bytes_max, Chunk* out) const;
-  /// `chunk`, which next_chunk() gave last, was handed over.
-  void chunk_sent(const Chunk& chunk);
+  /// `chunk`, which next_chunk() gave last, was handed over. `is_lasting`: it arrives also when the
+  /// comm is closed now.
+  void chunk_sent(const Chunk& chunk, bool is_lasting = true);
   /// A stream broke, and it is not known whether the receiver got this.
   void send_again(const SentChunk& sent);
   /// The receiver has placed all messages before `placed` and posted receives for those before
@@ -47,12 +55,18 @@ class SendQueue {
  private:
   uint64_t eager_bytes_left() const;
   Chunk make_chunk(uint64_t message, uint64_t offset, uint64_t bytes) const;
+  void keep(Request* request);
+  void let_go();
 
   RequestTable requests_;
   std::vector<SentChunk> again_;   ///< newest message first: what is taken is at the end
   uint64_t cursor_ = 0;            ///< first message not wholly handed over
+  uint64_t let_go_ = 0;            ///< messages before this one are placed, or let go
   uint64_t granted_ = 0;           ///< messages before this one have a receive posted
   uint64_t eager_sent_bytes_ = 0;  ///< handed over, of messages not granted
+  bool keeps_small_ = false;
+  std::unique_ptr<uint8_t[]> kept_;  ///< kKeptSends of kZeroCopyBytesMin bytes, by message
+  uint64_t copied_bytes_ = 0;
 };
 
 }  // namespace lyre::nccl_adapter

@@ -298,7 +298,7 @@ void Instance::give_back_memory(Memory* memory) {
 
 Result Instance::progress_in_round(const Request* request, std::unique_lock<std::mutex>& lock) {
   const Result result = progress_in_series();
-  if (result != Result::kSuccess || !is_attached() || request->state == Request::State::kDone) {
+  if (result != Result::kSuccess || !is_attached() || request->is_done()) {
     return result;
   }
   const bool gives_way = small_sends().take_due();

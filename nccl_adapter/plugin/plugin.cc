@@ -308,21 +308,31 @@ bool finalize_instance(Instance* instance) {
   return instance->finalize();
 }
 
-// The goodbye, and the last acknowledgements before it, must be out before NCCL may end the
-// process; the lock is not held while waiting, so that other threads' comms go on. True when the
-// instance is over.
-bool close_in_order(Instance* instance, Comm* comm) {
-  const int64_t deadline_ns = monotonic_ns() + kCloseWaitNs;
-  std::unique_lock lock(instance->mutex());
-  const WakesWorkers wakes_workers(instance);
-  comm->begin_close();
-  instance->wake_workers();
-  while (!comm->has_failed() && !comm->goodbye().is_heard() && monotonic_ns() < deadline_ns) {
+/// Makes progress until `is_over`, or it is too late. The lock is not held meanwhile, so that other
+/// threads' comms go on.
+template <typename IsOver>
+void progress_until(Instance* instance, std::unique_lock<std::mutex>& lock, int64_t deadline_ns,
+                    IsOver is_over) {
+  while (!is_over() && monotonic_ns() < deadline_ns) {
     lock.unlock();
     sleep_ns(kClosePollNs);
     lock.lock();
     if (instance->progress() != Result::kSuccess) break;
   }
+}
+
+// Small messages of which test() said done are placed first, if the peer does not take long: until
+// then a daemon that was restarted gets them again. The goodbye, and the last acknowledgements
+// before it, must be out before NCCL may end the process. True when the instance is over.
+bool close_in_order(Instance* instance, Comm* comm) {
+  const int64_t deadline_ns = monotonic_ns() + kCloseWaitNs;
+  std::unique_lock lock(instance->mutex());
+  const WakesWorkers wakes_workers(instance);
+  progress_until(instance, lock, deadline_ns, [&] { return !comm->should_wait_to_close(); });
+  comm->begin_close();
+  instance->wake_workers();
+  progress_until(instance, lock, deadline_ns,
+                 [&] { return comm->has_failed() || comm->goodbye().is_heard(); });
   instance->close(comm);
   return instance->is_over();
 }
@@ -487,8 +497,7 @@ Result test(void* request_pointer, int* done, int* sizes) {
     std::unique_lock lock(instance->mutex());
     const WakesWorkers wakes_workers(instance);
     const Result alive = instance->progress_in_round(request, lock);
-    const bool is_done = request->state == Request::State::kDone;
-    if (alive != Result::kSuccess && !is_done) return alive;
+    if (alive != Result::kSuccess && !request->is_done()) return alive;
     return request->comm->test(request, done, sizes);
   });
 }

@@ -13,8 +13,9 @@ enum class FrameType : uint8_t {
   kData = 1,  ///< sender: `bytes` of payload, at `offset` of `message`, which has `message_bytes`
   kGrant,     ///< receiver: messages before `message` are placed, those before `offset` are posted
   kPing,      ///< either: means nothing; a dead host does not acknowledge it
-  kBye,       ///< either: nothing follows, and that is intended
-  kFail,      ///< receiver: cannot go on; `bytes` of text say why, for `message`
+  kBye,   ///< either: nothing follows, and that is intended. From version 4 on a sender says how
+          ///< many messages there were: `message`; 0: what is not placed is not to be placed
+  kFail,  ///< receiver: cannot go on; `bytes` of text say why, for `message`
   // From version 3 on: queue pair lane `message`, of incarnation `offset`.
   kOffer,    ///< sender: has a queue pair; the payload describes it (queue_pair_terms.h)
   kAccept,   ///< receiver: has its counterpart; as above
@@ -25,6 +26,9 @@ enum class FrameType : uint8_t {
              ///< with the key `bytes`
   kWritten,  ///< sender: `bytes` at `offset` of `message`, which has `message_bytes`, were written
 };
+
+/// The first version whose receiver places what came before a bye.
+inline constexpr uint16_t kCountedByeVersion = 4;
 
 inline constexpr size_t kFrameHeaderBytes = 32;
 inline constexpr uint32_t kFrameBytesMax = 4u << 20;

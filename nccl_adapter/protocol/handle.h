@@ -16,7 +16,7 @@ using Address = std::array<uint8_t, 16>;
 
 /// The range of protocol versions this library speaks.
 inline constexpr uint16_t kProtocolVersionMin = 2;
-inline constexpr uint16_t kProtocolVersionMax = 3;
+inline constexpr uint16_t kProtocolVersionMax = 4;
 
 inline constexpr size_t kHostNameBytes = 64;
 /// A handle has less room.

@@ -9,6 +9,7 @@
 #include <deque>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "tests/adapter/direct_memory.h"
 #include "tests/adapter/link.h"
@@ -247,20 +248,44 @@ TEST_P(Contract, RequestsAreUsedAgain) {
   });
 }
 
-TEST_P(Contract, IsendIsDoneOnlyWhenTheReceiverHasPlacedIt) {
+TEST_P(Contract, ALargeIsendIsDoneOnlyWhenTheReceiverHasPlacedIt) {
+  constexpr size_t kBytes = 20'000;
   on_link([](Rank& rank, Link& link) {
-    std::vector<uint8_t> data = pattern(1, 1000);
+    std::vector<uint8_t> data = pattern(1, kBytes);
     if (rank.index() == 0) {
       void* request = link.isend(data.data(), data.size());
       link.keep_testing(request, 100);  // long enough for every TCP acknowledgement
       rank.barrier();
-      EXPECT_EQ(link.finish(request), 1000);
+      EXPECT_EQ(link.finish(request), static_cast<int>(kBytes));
       return;
     }
     rank.barrier();
-    std::vector<uint8_t> got(1000);
+    std::vector<uint8_t> got(kBytes);
     link.finish(link.irecv(got.data(), got.size()));
     EXPECT_TRUE(got == data);
+  });
+}
+
+// NCCL's own transport has such a message in the socket.
+TEST_P(Contract, SmallMessagesArriveAfterTheirSenderHasLeft) {
+  on_link([](Rank& rank, Link& link) {
+    constexpr uint64_t kMessages = 3;
+    std::vector<uint8_t> data(1000);
+    if (rank.index() == 0) {
+      for (uint64_t i = 0; i < kMessages; ++i) {
+        data = pattern(i, data.size());
+        EXPECT_EQ(link.finish(link.isend(data.data(), data.size())), 1000);
+      }
+      link.close();
+      rank.barrier();
+      return;
+    }
+    rank.barrier();
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // its process has ended, too
+    for (uint64_t i = 0; i < kMessages; ++i) {
+      link.finish(link.irecv(data.data(), data.size()));
+      EXPECT_TRUE(data == pattern(i, data.size()));
+    }
   });
 }
 
@@ -382,22 +407,22 @@ TEST_P(Contract, OnlyHostMemoryIsTaken) {
 TEST_P(Contract, AMessageLargerThanItsReceiveIsInvalidUsage) {
   expect_ranks({[](Rank& rank) {
                   Link link(rank, GetParam());
-                  const std::vector<uint8_t> data(4096);
+                  const std::vector<uint8_t> data(20000);
                   void* request = link.isend(data.data(), data.size());
                   EXPECT_EQ(link.finish_with_error(request), Result::kRemoteError);
-                  EXPECT_TRUE(has_logged("4096 bytes, the receive posted for it 100"))
+                  EXPECT_TRUE(has_logged("20000 bytes, the receive posted for it 100"))
                       << logged_text();
                   rank.barrier();
                   link.close();
                 },
                 [](Rank& rank) {
                   Link link(rank, GetParam());
-                  std::vector<uint8_t> data(4096, 1);
+                  std::vector<uint8_t> data(20000, 1);
                   void* request = link.irecv(data.data(), 100);
                   EXPECT_EQ(link.finish_with_error(request), Result::kInvalidUsage);
-                  EXPECT_EQ(count_logged("4096 bytes, the receive posted for it 100"), 1u)
+                  EXPECT_EQ(count_logged("20000 bytes, the receive posted for it 100"), 1u)
                       << logged_text();
-                  EXPECT_EQ(data, std::vector<uint8_t>(4096, 1));  // nothing was written
+                  EXPECT_EQ(data, std::vector<uint8_t>(20000, 1));  // nothing was written
                   rank.barrier();
                   link.close();
                 }});

@@ -60,6 +60,8 @@ class Goodbyes : public TwoHosts {
     return all;
   }
 
+  void begin(const std::vector<uint8_t>& last = {}) { goodbye_.begin({.last = last}); }
+
   NoWaiter waiter_;
   Lanes lanes_{&waiter_, 2};
   Goodbye goodbye_{&here(), &lanes_};
@@ -69,7 +71,7 @@ class Goodbyes : public TwoHosts {
 
 TEST_F(Goodbyes, EveryStreamCarriesTheLastWordsAndABye) {
   const std::vector<uint8_t> words = {1, 2, 3};
-  goodbye_.begin(false, words);
+  begin(words);
   EXPECT_TRUE(goodbye_.is_begun());
   EXPECT_FALSE(goodbye_.is_abort());
   pass(10 * kMs);
@@ -82,7 +84,7 @@ TEST_F(Goodbyes, EveryStreamCarriesTheLastWordsAndABye) {
 
 TEST_F(Goodbyes, OneStreamIsEnoughToBeHeardAndAllToBeDone) {
   network_.wires().set_rail({1, 1}, false);
-  goodbye_.begin(false, {});
+  begin();
   EXPECT_FALSE(goodbye_.is_acknowledged());
   pass(10 * kMs);
   EXPECT_TRUE(goodbye_.is_acknowledged());
@@ -93,7 +95,7 @@ TEST_F(Goodbyes, OneStreamIsEnoughToBeHeardAndAllToBeDone) {
 
 TEST_F(Goodbyes, WhatWasHeardOverAnotherStreamIsNotRepeated) {
   network_.wires().set_rail({1, 1}, false);
-  goodbye_.begin(false, {});
+  begin();
   pass(10 * kMs);
   goodbye_.finish();
   network_.wires().set_rail({1, 1}, true);
@@ -101,8 +103,31 @@ TEST_F(Goodbyes, WhatWasHeardOverAnotherStreamIsNotRepeated) {
   EXPECT_EQ(network_.established().size(), 1u) << "the silent one was reset, the other has a FIN";
 }
 
+TEST_F(Goodbyes, DataIsHeardOverItsOwnStreamOnly) {
+  network_.wires().set_rail({1, 1}, false);
+  goodbye_.begin({.is_data_under_way = true});
+  pass(10 * kMs);
+  goodbye_.finish();
+  network_.wires().set_rail({1, 1}, true);
+  pass(kMs);
+  EXPECT_EQ(network_.established().size(), 2u) << "both have a FIN";
+}
+
+TEST_F(Goodbyes, TheByeIsTheOneThatWasGiven) {
+  const FrameHeader bye{.type = FrameType::kBye, .message = 7};
+  goodbye_.begin({.bye = bye});
+  pass(10 * kMs);
+  for (Stream& stream : far_) {
+    const std::vector<uint8_t> bytes = read(stream);
+    ASSERT_EQ(bytes.size(), kFrameHeaderBytes);
+    FrameHeader said;
+    ASSERT_TRUE(decode(std::span(bytes).first<kFrameHeaderBytes>(), &said));
+    EXPECT_EQ(said, bye);
+  }
+}
+
 TEST_F(Goodbyes, AnAbortEndsTheStreamsAtOnce) {
-  goodbye_.begin(true, {});
+  goodbye_.begin({.is_abort = true});
   EXPECT_TRUE(goodbye_.is_abort());
   EXPECT_FALSE(lanes_.is_any_up());
   EXPECT_TRUE(goodbye_.is_done());
@@ -110,7 +135,7 @@ TEST_F(Goodbyes, AnAbortEndsTheStreamsAtOnce) {
 
 TEST_F(Goodbyes, APeerThatAnsweredHasHeard) {
   lanes_.drop_all();
-  goodbye_.begin(false, {});
+  begin();
   EXPECT_FALSE(goodbye_.is_acknowledged());
   goodbye_.note_answered();
   EXPECT_TRUE(goodbye_.is_acknowledged());
@@ -119,7 +144,7 @@ TEST_F(Goodbyes, APeerThatAnsweredHasHeard) {
 TEST_F(Goodbyes, AStreamThatComesLaterIsTold) {
   lanes_[1].drop();
   far_.clear();
-  goodbye_.begin(false, {});
+  begin();
   lanes_[1].attach(std::make_unique<Stream>(connect(1)), 2, here().now_ns());
   goodbye_.say(lanes_[1], {});
   EXPECT_TRUE(until([&] { return !far_.empty() && !read(far_.back()).empty(); }));
@@ -128,7 +153,7 @@ TEST_F(Goodbyes, AStreamThatComesLaterIsTold) {
 TEST_F(Goodbyes, LastWordsAreHeardWhenAHostHasThem) {
   network_.wires().set_rail({1, 0}, false);
   network_.wires().set_rail({1, 1}, false);
-  goodbye_.begin(false, std::vector<uint8_t>{1, 2, 3});
+  begin({1, 2, 3});
   EXPECT_FALSE(goodbye_.is_heard());
   lanes_.drop_all();
   EXPECT_TRUE(goodbye_.is_done());
@@ -139,13 +164,14 @@ TEST_F(Goodbyes, LastWordsAreHeardWhenAHostHasThem) {
 
 TEST_F(Goodbyes, WithoutLastWordsNothingIsWaitedForWhenNoStreamIsLeft) {
   lanes_.drop_all();
-  goodbye_.begin(false, {});
+  begin();
   EXPECT_TRUE(goodbye_.is_heard());
 }
 
 TEST_F(Goodbyes, NobodyWaitsForTheLastWordsOfAnAbort) {
   lanes_.drop_all();
-  goodbye_.begin(true, std::vector<uint8_t>{1, 2, 3});
+  const std::vector<uint8_t> words = {1, 2, 3};
+  goodbye_.begin({.is_abort = true, .last = words});
   EXPECT_TRUE(goodbye_.is_heard());
 }
 

@@ -39,6 +39,23 @@ TEST(RequestTable, AnUntestedRequestKeepsOnlyItsOwnSlot) {
   EXPECT_EQ(forgotten->bytes, 12345u);
 }
 
+TEST(RequestTable, ASendThatIsLetGoKeepsItsSlotUntilItIsPlaced) {
+  RequestTable table(nullptr);
+  Request* send = table.post(nullptr, 10);
+  table.post(nullptr, 20);
+  EXPECT_FALSE(send->is_done());
+  send->is_let_go = true;
+  EXPECT_TRUE(send->is_done());
+  table.release(send);
+  EXPECT_FALSE(send->is_done());
+  EXPECT_EQ(table.active(), 2u);
+  EXPECT_EQ(table.untold(), 1u);
+  EXPECT_EQ(table.at(0).bytes, 10u);
+  table.finish_oldest();
+  EXPECT_EQ(send->state, Request::State::kFree);
+  EXPECT_EQ(table.finished_bytes(), 10u);
+}
+
 TEST(RequestTable, MessagesKeepTheirOrderWhateverSlotTheyGet) {
   RequestTable table(nullptr);
   std::vector<Request*> requests;

@@ -67,7 +67,7 @@ class Instances : public TwoHosts {
   std::unique_ptr<Instance> receives_;
   Comm* sender_ = nullptr;
   Comm* receiver_ = nullptr;
-  std::array<uint8_t, 100> data_{};
+  std::array<uint8_t, kZeroCopyBytesMin> data_{};  // too large to be done at once
   int done_ = 0;
 
  private:

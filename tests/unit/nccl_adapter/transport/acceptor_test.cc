@@ -79,7 +79,8 @@ TEST_F(DialAndAcceptor, AWelcomeBringsAStreamAndThePeersAddresses) {
 }
 
 TEST_F(DialAndAcceptor, TheHighestVersionThatBothKnowIsChosen) {
-  for (const auto& [peer_max, chosen] : {std::pair<uint16_t, uint16_t>{2, 2}, {3, 3}, {9, 3}}) {
+  constexpr std::pair<uint16_t, uint16_t> kCases[] = {{2, 2}, {3, 3}, {4, 4}, {9, 4}};
+  for (const auto& [peer_max, chosen] : kCases) {
     hello_.version_max = peer_max;
     Dial dial = make_dial();
     ASSERT_EQ(run(dial), Dial::State::kWelcome);

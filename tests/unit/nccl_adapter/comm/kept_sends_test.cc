@@ -1,0 +1,150 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/unit/nccl_adapter/support/comms.h"
+#include "tests/unit/nccl_adapter/support/queues.h"
+
+// Sends that are done for NCCL before they are placed.
+namespace lyre::nccl_adapter {
+namespace {
+
+TEST(SendQueue, SmallMessagesAreKeptAndLetGoInOrder) {
+  SendQueue queue(nullptr);
+  queue.keep_small();
+  std::vector<uint8_t> data = counted(kZeroCopyBytesMin, 1);
+  const std::vector<uint8_t> posted = data;
+  Request* small = queue.post(data.data(), 100);
+  Request* empty = queue.post(nullptr, 0);
+  Request* large = queue.post(data.data(), kZeroCopyBytesMin);
+  Request* last = queue.post(data.data(), 100);
+  EXPECT_FALSE(small->is_done()) << "no stream has it";
+  std::fill_n(data.begin(), 100, uint8_t{0xff});
+  std::vector<uint8_t> wire;
+  drain(queue, &wire);
+  EXPECT_TRUE(std::equal(posted.begin(), posted.begin() + 100, wire.begin() + kFrameHeaderBytes));
+  EXPECT_TRUE(small->is_done());
+  EXPECT_TRUE(empty->is_done());
+  EXPECT_FALSE(large->is_done());
+  EXPECT_FALSE(last->is_done()) << "it is behind a large one";
+  ASSERT_TRUE(queue.on_grant(3, 3));
+  EXPECT_TRUE(large->is_done());
+  EXPECT_TRUE(last->is_done());
+  EXPECT_EQ(queue.requests().active(), 1u);
+  EXPECT_EQ(queue.take_copied_bytes(), 200u);
+}
+
+TEST(SendQueue, SoManySmallMessagesAreKept) {
+  SendQueue queue(nullptr);
+  queue.keep_small();
+  std::vector<uint8_t> data = counted(8, 1);
+  std::vector<Request*> sends;
+  for (size_t i = 0; i <= kKeptSends; ++i) sends.push_back(queue.post(data.data(), 8));
+  std::vector<uint8_t> wire;
+  drain(queue, &wire);
+  EXPECT_TRUE(sends[kKeptSends - 1]->is_done());
+  EXPECT_FALSE(sends[kKeptSends]->is_done());
+  ASSERT_TRUE(queue.on_grant(kKeptSends + 1, kKeptSends + 1));
+  EXPECT_TRUE(sends[kKeptSends]->is_done());
+}
+
+TEST(SendQueue, WhatAQueuePairCarriesIsNotLetGo) {
+  SendQueue queue(nullptr);
+  queue.keep_small();
+  std::vector<uint8_t> data = counted(8, 1);
+  Request* send = queue.post(data.data(), 8);
+  Chunk chunk;
+  ASSERT_TRUE(queue.next_chunk(1, kChunkBytesMax, &chunk));
+  queue.chunk_sent(chunk, false);
+  EXPECT_FALSE(send->is_done());
+}
+
+TEST(ReceiveQueue, AByeSaysHowManyMessagesAreToBePlaced) {
+  ReceiveQueue queue(nullptr);
+  EXPECT_EQ(queue.ends_after(), std::nullopt);
+  EXPECT_EQ(take(queue, frame({FrameType::kData, 4, 0, 4, 0}, 4)), Verdict::kMore);
+  EXPECT_EQ(take(queue, frame({.type = FrameType::kBye, .message = 2})), Verdict::kBye);
+  EXPECT_EQ(queue.ends_after(), 2u);
+  EXPECT_TRUE(queue.has_all_before(1));
+  EXPECT_FALSE(queue.has_all_before(2));
+  EXPECT_EQ(take(queue, frame({FrameType::kData, 4, 1, 4, 0}, 4)), Verdict::kMore);
+  EXPECT_TRUE(queue.has_all_before(2));
+  EXPECT_EQ(queue.placed(), 0u);
+}
+
+TEST(ReceiveQueue, AByeCannotPromiseMoreThanASenderMayHaveUnderWay) {
+  ReceiveQueue queue(nullptr);
+  const FrameHeader bye{.type = FrameType::kBye, .message = kRequestsPerComm};
+  EXPECT_EQ(take(queue, frame(bye)), Verdict::kBye);
+  for (const uint64_t messages : {uint64_t{kRequestsPerComm} + 1, UINT64_MAX}) {
+    EXPECT_EQ(take(queue, frame({.type = FrameType::kBye, .message = messages})), Verdict::kBroken);
+  }
+}
+
+// NCCL may have its memory back before the receive is posted, and close the comm.
+TEST_F(Comms, ASmallSendIsDoneAtOnceAndPlacedAfterItsSenderLeft) {
+  connect();
+  std::vector<uint8_t> out = numbered(1000);
+  const std::vector<uint8_t> sent = out;
+  Request* send = post(*sender_, out);
+  int done = 0;
+  EXPECT_EQ(sender_->test(send, &done, nullptr), Result::kSuccess);
+  EXPECT_EQ(done, 1);
+  std::fill(out.begin(), out.end(), uint8_t{0xff});
+  EXPECT_TRUE(sender_->should_wait_to_close());
+  sender_->begin_close();
+  EXPECT_FALSE(sender_->goodbye().is_abort());
+  works_until([] { return false; }, kSecond);
+  sender_->goodbye().finish();
+  sender_.reset();
+  sender_ = std::make_unique<SendComm>(&here(), Nonce{2}, 0, Handle{});
+  works_until([] { return false; }, 60 * kSecond);
+  std::vector<uint8_t> in(1000);
+  EXPECT_EQ(finish(*receiver_, post(*receiver_, in)), Result::kSuccess);
+  EXPECT_EQ(in, sent);
+  EXPECT_EQ(finish(*receiver_, post(*receiver_, in)), Result::kRemoteError) << "there is no more";
+  EXPECT_EQ(receiver_->failure().why, "the peer closed its end");
+}
+
+TEST_F(Comms, ASmallSendIsRepeatedFromItsCopy) {
+  connect();
+  std::vector<uint8_t> out = numbered(1000);
+  const std::vector<uint8_t> sent = out;
+  Request* send = post(*sender_, out);
+  int done = 0;
+  EXPECT_EQ(sender_->test(send, &done, nullptr), Result::kSuccess);
+  ASSERT_EQ(done, 1);
+  std::fill(out.begin(), out.end(), uint8_t{0xff});
+  for (adapter_sim::Connection* connection : network_.established())
+    network_.tcp().reset(*connection);
+  std::vector<uint8_t> in(1000);
+  EXPECT_EQ(finish(*receiver_, post(*receiver_, in)), Result::kSuccess);
+  EXPECT_EQ(in, sent);
+  EXPECT_TRUE(works_until([&] { return !sender_->should_wait_to_close(); }));
+}
+
+TEST_F(Comms, WhatIsLostAfterAByeIsAnErrorAtOnce) {
+  here().use_all_rails();
+  make_sender();
+  connect();
+  ASSERT_TRUE(works_until([&] { return receiver_->facts().streams.size() == 2; }));
+  works_until([] { return false; }, 10 * kMs);
+  network_.wires().set_rail({0, 0}, false);
+  std::vector<uint8_t> out = numbered(1000);
+  int done = 0;
+  ASSERT_EQ(sender_->test(post(*sender_, out), &done, nullptr), Result::kSuccess);
+  ASSERT_EQ(done, 1);
+  sender_->begin_close();
+  works_until([] { return false; }, 100 * kMs);
+  EXPECT_FALSE(receiver_->has_failed()) << "the other stream said bye";
+  for (adapter_sim::Connection* connection : network_.established())
+    network_.tcp().reset(*connection);
+  std::vector<uint8_t> in(1000);
+  EXPECT_EQ(finish(*receiver_, post(*receiver_, in)), Result::kRemoteError);
+  EXPECT_EQ(receiver_->failure().why,
+            "the peer closed its end, and its last messages were lost with their connection");
+}
+
+}  // namespace
+}  // namespace lyre::nccl_adapter
