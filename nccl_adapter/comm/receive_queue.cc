@@ -196,6 +196,7 @@ void ReceiveQueue::finish_messages() {
     Incoming& message = incoming(number);
     requests_.at(number).bytes = message.message_bytes;
     requests_.at(number).moved_bytes = message.message_bytes;
+    is_last_small_ = message.message_bytes < kZeroCopyBytesMin;
     message.is_known = false;
     message.placed.clear();
     requests_.finish_oldest();

@@ -55,6 +55,11 @@ class ReceiveQueue {
 
   /// Whether the sender should be told now what is placed and posted.
   bool has_news() const;
+  /// What there is to tell can wait for a moment: the last message was small, and the sender keeps
+  /// more of those than are untold.
+  bool may_news_wait() const {
+    return is_last_small_ && requests_.finished() - placed_told_ < kKeptSends / 2;
+  }
   /// The grant that says so. The caller sends it.
   FrameHeader make_grant();
 
@@ -95,7 +100,8 @@ class ReceiveQueue {
   std::optional<Refused> refused_;
   std::optional<uint64_t> ends_after_;
   uint64_t placed_told_ = 0;
-  uint64_t untold_bytes_ = 0;  ///< posted since the last grant
+  bool is_last_small_ = false;  ///< of the messages that were placed
+  uint64_t untold_bytes_ = 0;   ///< posted since the last grant
 };
 
 }  // namespace lyre::nccl_adapter

@@ -21,6 +21,7 @@ Request* RequestTable::post(void* data, uint64_t bytes) {
   request.moved_bytes = 0;
   request.memory = nullptr;
   request.is_kept = false;
+  request.is_in_queue_pair = false;
   request.is_let_go = false;
   // An active message holds a slot, so at most kRequestsPerComm are active and order_ never laps.
   order_[posted_++ % kRequestsPerComm] = request.slot;

@@ -30,8 +30,9 @@ struct Request {
   int64_t posted_ns = 0;
   Operation operation;             ///< that it is part of
   const Memory* memory = nullptr;  ///< of a send: where the daemon can read it
-  bool is_kept = false;    ///< of a send: `data` is a copy that stays until the message is placed
-  bool is_let_go = false;  ///< of a kept send: NCCL need not wait for that
+  bool is_kept = false;  ///< of a send: `data` is a copy that stays until the message is placed
+  bool is_in_queue_pair = false;  ///< of a send: one carried a part of it
+  bool is_let_go = false;         ///< of a kept send: NCCL need not wait for that
 
   /// What test() says.
   bool is_done() const { return state == State::kDone || (state == State::kActive && is_let_go); }

@@ -5,24 +5,27 @@
 namespace lyre::nccl_adapter {
 
 Request* SendQueue::post(const void* data, uint64_t bytes) {
-  // Of the message that had this one's place in kept_ before, nothing is needed any more.
-  const bool may_keep =
-      keeps_small_ && bytes < kZeroCopyBytesMin && requests_.active() < kKeptSends;
   // Requests of both directions share one type; a send's data is only read.
   Request* request = requests_.post(const_cast<void*>(data), bytes);
-  if (request != nullptr && may_keep) keep(request);
+  if (request != nullptr) keep(requests_.posted() - 1);
   return request;
 }
 
-void SendQueue::keep(Request* request) {
+// If the message is small, and placed is what had its place in kept_ before.
+void SendQueue::keep(uint64_t message) {
+  Request* request = &requests_.at(message);
+  const bool is_small = keeps_small_ && request->bytes < kZeroCopyBytesMin;
+  const bool has_place = message - requests_.finished() < kKeptSends;
+  if (!is_small || !has_place || request->is_kept) return;
   request->is_kept = true;
   if (request->bytes == 0) return;
   if (kept_ == nullptr) {
     kept_ = std::make_unique_for_overwrite<uint8_t[]>(kKeptSends * kZeroCopyBytesMin);
   }
-  uint8_t* copy = kept_.get() + (requests_.posted() - 1) % kKeptSends * kZeroCopyBytesMin;
+  uint8_t* copy = kept_.get() + message % kKeptSends * kZeroCopyBytesMin;
   std::copy_n(request->data, request->bytes, copy);
   request->data = copy;
+  request->memory = nullptr;
   copied_bytes_ += request->bytes;
 }
 
@@ -80,7 +83,7 @@ void SendQueue::chunk_sent(const Chunk& chunk, bool is_lasting) {
   Request& request = requests_.at(cursor_);
   request.moved_bytes += chunk.header.bytes;
   if (cursor_ >= granted_) eager_sent_bytes_ += chunk.header.bytes;
-  if (!is_lasting) request.is_kept = false;
+  if (!is_lasting) request.is_in_queue_pair = true;
   if (request.moved_bytes == request.bytes) ++cursor_;
   let_go();
 }
@@ -109,11 +112,15 @@ bool SendQueue::on_grant(uint64_t placed, uint64_t posted) {
   return true;
 }
 
-// In order: a small message behind a large one waits for that.
+// In order: a small message behind a large one waits for that. What found no place before may have
+// one now: a receiver's grant of small messages may wait, but leaves room for all that are not
+// placed.
 void SendQueue::let_go() {
-  let_go_ = std::max(let_go_, requests_.finished());
-  while (let_go_ < cursor_ && requests_.at(let_go_).is_kept) {
-    requests_.at(let_go_++).is_let_go = true;
+  for (let_go_ = std::max(let_go_, requests_.finished()); let_go_ < cursor_; ++let_go_) {
+    keep(let_go_);
+    Request& request = requests_.at(let_go_);
+    if (!request.is_kept || request.is_in_queue_pair) return;
+    request.is_let_go = true;
   }
 }
 

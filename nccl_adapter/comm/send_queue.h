@@ -55,7 +55,7 @@ class SendQueue {
  private:
   uint64_t eager_bytes_left() const;
   Chunk make_chunk(uint64_t message, uint64_t offset, uint64_t bytes) const;
-  void keep(Request* request);
+  void keep(uint64_t message);
   void let_go();
 
   RequestTable requests_;

@@ -45,8 +45,8 @@ TEST(SendQueue, SoManySmallMessagesAreKept) {
   drain(queue, &wire);
   EXPECT_TRUE(sends[kKeptSends - 1]->is_done());
   EXPECT_FALSE(sends[kKeptSends]->is_done());
-  ASSERT_TRUE(queue.on_grant(kKeptSends + 1, kKeptSends + 1));
-  EXPECT_TRUE(sends[kKeptSends]->is_done());
+  ASSERT_TRUE(queue.on_grant(1, kKeptSends + 1));
+  EXPECT_TRUE(sends[kKeptSends]->is_done()) << "there is a place for it now";
 }
 
 TEST(SendQueue, WhatAQueuePairCarriesIsNotLetGo) {
@@ -105,6 +105,40 @@ TEST_F(Comms, ASmallSendIsDoneAtOnceAndPlacedAfterItsSenderLeft) {
   EXPECT_EQ(in, sent);
   EXPECT_EQ(finish(*receiver_, post(*receiver_, in)), Result::kRemoteError) << "there is no more";
   EXPECT_EQ(receiver_->failure().why, "the peer closed its end");
+}
+
+TEST(ReceiveQueue, TheGrantOfAFewSmallMessagesMayWait) {
+  ReceiveQueue queue(nullptr);
+  std::vector<uint8_t> place(kZeroCopyBytesMin);
+  EXPECT_FALSE(queue.may_news_wait());
+  for (uint64_t i = 0; i < kKeptSends / 2; ++i) {
+    queue.post(place.data(), place.size());
+    EXPECT_EQ(take(queue, frame({FrameType::kData, 4, i, 4, 0}, 4)), Verdict::kMore);
+    EXPECT_TRUE(queue.has_news());
+    EXPECT_EQ(queue.may_news_wait(), i + 1 < kKeptSends / 2) << i;
+  }
+  queue.make_grant();
+  EXPECT_TRUE(queue.may_news_wait());
+  queue.post(place.data(), place.size());
+  const FrameHeader large{FrameType::kData, kZeroCopyBytesMin, kKeptSends / 2, kZeroCopyBytesMin,
+                          0};
+  EXPECT_EQ(take(queue, frame(large, kZeroCopyBytesMin)), Verdict::kMore);
+  EXPECT_FALSE(queue.may_news_wait());
+}
+
+// NCCL makes no call on a comm whose collective is over.
+TEST_F(Comms, AGrantThatWaitsIsSentWithoutACall) {
+  connect();
+  // A stream that joins gets the last grant, and there are two.
+  ASSERT_TRUE(works_until([&] { return receiver_->facts().streams.size() == 2; }));
+  std::vector<uint8_t> out = numbered(1000);
+  std::vector<uint8_t> in(1000);
+  Request* receive = post(*receiver_, in);
+  EXPECT_EQ(finish(*sender_, post(*sender_, out)), Result::kSuccess);
+  pass(kMs);
+  EXPECT_TRUE(receive->is_done());
+  EXPECT_TRUE(sender_->should_wait_to_close());
+  EXPECT_TRUE(works_until([&] { return !sender_->should_wait_to_close(); }, 2 * kTickNs));
 }
 
 TEST_F(Comms, ASmallSendIsRepeatedFromItsCopy) {
