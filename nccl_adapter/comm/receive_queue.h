@@ -55,10 +55,14 @@ class ReceiveQueue {
 
   /// Whether the sender should be told now what is placed and posted.
   bool has_news() const;
-  /// What there is to tell can wait for a moment: the last message was small, and the sender keeps
-  /// more of those than are untold.
+  /// What there is to tell can wait for a moment: a few small messages, of which the sender keeps
+  /// more. NCCL waits for the grant of larger ones, and the sender of a message that has begun may
+  /// wait for room.
   bool may_news_wait() const {
-    return is_last_small_ && requests_.finished() - placed_told_ < kKeptSends / 2;
+    const uint64_t untold = requests_.finished() - placed_told_;
+    const bool has_next_begun = incoming_[requests_.finished() % kRequestsPerComm].is_known;
+    return untold > 0 && untold < kKeptSends / 2 && placed_untold_bytes_ < kZeroCopyBytesMin &&
+           !has_next_begun;
   }
   /// The grant that says so. The caller sends it.
   FrameHeader make_grant();
@@ -100,8 +104,8 @@ class ReceiveQueue {
   std::optional<Refused> refused_;
   std::optional<uint64_t> ends_after_;
   uint64_t placed_told_ = 0;
-  bool is_last_small_ = false;  ///< of the messages that were placed
-  uint64_t untold_bytes_ = 0;   ///< posted since the last grant
+  uint64_t placed_untold_bytes_ = 0;  ///< since the last grant
+  uint64_t untold_bytes_ = 0;         ///< posted since then
 };
 
 }  // namespace lyre::nccl_adapter

@@ -109,21 +109,35 @@ TEST_F(Comms, ASmallSendIsDoneAtOnceAndPlacedAfterItsSenderLeft) {
 
 TEST(ReceiveQueue, TheGrantOfAFewSmallMessagesMayWait) {
   ReceiveQueue queue(nullptr);
-  std::vector<uint8_t> place(kZeroCopyBytesMin);
+  std::vector<uint8_t> place(kGrantPromptBytes + 1);
   EXPECT_FALSE(queue.may_news_wait());
   for (uint64_t i = 0; i < kKeptSends / 2; ++i) {
-    queue.post(place.data(), place.size());
+    queue.post(place.data(), 4);
     EXPECT_EQ(take(queue, frame({FrameType::kData, 4, i, 4, 0}, 4)), Verdict::kMore);
     EXPECT_TRUE(queue.has_news());
     EXPECT_EQ(queue.may_news_wait(), i + 1 < kKeptSends / 2) << i;
   }
   queue.make_grant();
+  EXPECT_FALSE(queue.has_news());
+}
+
+TEST(ReceiveQueue, AGrantThatSomebodyWaitsForDoesNotWait) {
+  ReceiveQueue queue(nullptr);
+  std::vector<uint8_t> place(kGrantPromptBytes + 1);
+  queue.post(place.data(), kZeroCopyBytesMin);
+  queue.post(place.data(), 4);
+  const FrameHeader large{FrameType::kData, kZeroCopyBytesMin, 0, kZeroCopyBytesMin, 0};
+  EXPECT_EQ(take(queue, frame(large, kZeroCopyBytesMin)), Verdict::kMore);
+  EXPECT_EQ(take(queue, frame({FrameType::kData, 4, 1, 4, 0}, 4)), Verdict::kMore);
+  EXPECT_FALSE(queue.may_news_wait()) << "NCCL waits for the large one";
+  queue.make_grant();
+  queue.post(place.data(), 4);
+  EXPECT_EQ(take(queue, frame({FrameType::kData, 4, 2, 4, 0}, 4)), Verdict::kMore);
   EXPECT_TRUE(queue.may_news_wait());
   queue.post(place.data(), place.size());
-  const FrameHeader large{FrameType::kData, kZeroCopyBytesMin, kKeptSends / 2, kZeroCopyBytesMin,
-                          0};
-  EXPECT_EQ(take(queue, frame(large, kZeroCopyBytesMin)), Verdict::kMore);
-  EXPECT_FALSE(queue.may_news_wait());
+  EXPECT_TRUE(queue.may_news_wait());
+  EXPECT_EQ(take(queue, frame({FrameType::kData, 4, 3, 1 << 15, 0}, 4)), Verdict::kMore);
+  EXPECT_FALSE(queue.may_news_wait()) << "the sender may wait for room";
 }
 
 // NCCL makes no call on a comm whose collective is over.
