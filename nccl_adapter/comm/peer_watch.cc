@@ -10,7 +10,8 @@ namespace lyre::nccl_adapter {
 // whose client is gone ends a connection in order without a bye. What was under way over other
 // lanes still arrives before their end.
 std::optional<std::string> PeerWatch::judge_end(const Situation& situation) const {
-  if (!has_ended_ || situation.is_any_up || situation.is_answer_due) return std::nullopt;
+  if (!has_ended_ || is_any_unplaced_) return std::nullopt;
+  if (situation.is_any_up || situation.is_answer_due) return std::nullopt;
   return "its process ended, or gave up, without closing the connection";
 }
 

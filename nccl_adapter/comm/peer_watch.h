@@ -35,6 +35,9 @@ class PeerWatch {
   }
   /// The peer closed a connection in order and without a bye.
   void note_ended() { has_ended_ = true; }
+  /// Whether a message is here whose receive is not posted yet: the end of the peer's process,
+  /// which took it for done, waits until it is placed.
+  void note_unplaced(bool is_any) { is_any_unplaced_ = is_any; }
   /// The peer said bye, and what it sent before is still to be placed. The end of its connections
   /// is no trouble then.
   void note_bye() { has_said_bye_ = true; }
@@ -51,6 +54,7 @@ class PeerWatch {
   int64_t alive_ns_;
   int64_t lost_ns_ = 0;  ///< since when there is no session; 0: there is one
   bool has_ended_ = false;
+  bool is_any_unplaced_ = false;
   bool has_said_bye_ = false;
   std::string trouble_;
 };

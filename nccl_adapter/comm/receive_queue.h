@@ -49,6 +49,8 @@ class ReceiveQueue {
   const std::optional<Refused>& refused() const { return refused_; }
   /// After a bye: how many messages the sender sent that are to be placed.
   std::optional<uint64_t> ends_after() const { return ends_after_; }
+  /// The next message to be placed is wholly here, and its receive is not posted.
+  bool has_unplaced() { return is_complete(placed()); }
   /// Every byte of messages before this one is here. REQUIRES: message - placed() is at most
   /// kRequestsPerComm.
   bool has_all_before(uint64_t message);

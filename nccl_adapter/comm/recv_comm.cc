@@ -76,6 +76,7 @@ void RecvComm::advance_request(int64_t now_ns) {
 Request* RecvComm::post_request(void* data, uint64_t bytes) {
   Request* request = queue_.post(data, bytes);
   if (queue_.refused()) refuse_large_message();
+  peer_watch_.note_unplaced(queue_.has_unplaced());
   return request;
 }
 
@@ -99,6 +100,7 @@ bool RecvComm::take(Lane& lane, std::span<const uint8_t> bytes) {
   }
   if (!on_verdict(verdict)) return false;
   lane.transport->count_copied(queue_.take_copied_bytes());
+  peer_watch_.note_unplaced(queue_.has_unplaced());
   return true;
 }
 

@@ -289,6 +289,22 @@ TEST_P(Contract, SmallMessagesArriveAfterTheirSenderHasLeft) {
   });
 }
 
+TEST_P(Contract, ASmallMessageArrivesAfterItsSendersProcessEndedWithoutAClose) {
+  on_link([](Rank& rank, Link& link) {
+    std::vector<uint8_t> data = pattern(1, 1000);
+    if (rank.index() == 0) {
+      link.finish(link.isend(data.data(), data.size()));
+      rank.barrier();
+      std::_Exit(0);
+    }
+    rank.barrier();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    std::vector<uint8_t> got(data.size());
+    link.finish(link.irecv(got.data(), got.size()));
+    EXPECT_TRUE(got == data);
+  });
+}
+
 TEST_P(Contract, DataBeforeItsReceiveWaits) {
   on_link([](Rank& rank, Link& link) {
     constexpr size_t kCount = 16;

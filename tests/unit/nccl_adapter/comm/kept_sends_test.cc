@@ -97,8 +97,7 @@ TEST_F(Comms, ASmallSendIsDoneAtOnceAndPlacedAfterItsSenderLeft) {
   EXPECT_FALSE(sender_->goodbye().is_abort());
   works_until([] { return false; }, kSecond);
   sender_->goodbye().finish();
-  sender_.reset();
-  sender_ = std::make_unique<SendComm>(&here(), Nonce{2}, 0, Handle{});
+  forget_sender();
   works_until([] { return false; }, 60 * kSecond);
   std::vector<uint8_t> in(1000);
   EXPECT_EQ(finish(*receiver_, post(*receiver_, in)), Result::kSuccess);
@@ -153,6 +152,22 @@ TEST_F(Comms, AGrantThatWaitsIsSentWithoutACall) {
   EXPECT_TRUE(receive->is_done());
   EXPECT_TRUE(sender_->should_wait_to_close());
   EXPECT_TRUE(works_until([&] { return !sender_->should_wait_to_close(); }, 2 * kTickNs));
+}
+
+// It did not close the comm, as when a program just ends.
+TEST_F(Comms, ASmallSendIsPlacedAfterItsProcessEnded) {
+  connect();
+  std::vector<uint8_t> out = numbered(1000);
+  EXPECT_EQ(finish(*sender_, post(*sender_, out)), Result::kSuccess);
+  works_until([] { return false; }, kMs);
+  network_.kill_client(here().context());
+  forget_sender();
+  works_until([] { return false; }, kSecond);
+  EXPECT_FALSE(receiver_->has_failed());
+  std::vector<uint8_t> in(1000);
+  EXPECT_EQ(finish(*receiver_, post(*receiver_, in)), Result::kSuccess);
+  EXPECT_EQ(in, out);
+  EXPECT_EQ(finish(*receiver_, post(*receiver_, in)), Result::kRemoteError);
 }
 
 TEST_F(Comms, ASmallSendIsRepeatedFromItsCopy) {

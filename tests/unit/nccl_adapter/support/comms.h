@@ -40,6 +40,11 @@ class Comms : public TwoHosts, private CommOwner {
                         .host = "host1"};
     sender_ = std::make_unique<SendComm>(&here(), Nonce{1}, 0, handle);
   }
+  /// Its object is gone; the one that takes its place reaches nobody.
+  void forget_sender() {
+    sender_.reset();
+    sender_ = std::make_unique<SendComm>(&here(), Nonce{2}, 0, Handle{});
+  }
   void connect() {
     ASSERT_TRUE(works_until([&] {
       if (receiver_ == nullptr) receiver_ = listen_comm_->take();
