@@ -78,6 +78,27 @@ TEST_F(DialAndAcceptor, AWelcomeBringsAStreamAndThePeersAddresses) {
   EXPECT_EQ(acceptor_->pending(), 0u);
 }
 
+// A receiver that asks for new dials in this moment does not make the sender abort this one.
+TEST_F(DialAndAcceptor, ADialIsAcceptedFromItsHandshakeOnUntilItMayBeWithADaemonThatIsGone) {
+  Dial dial = make_dial();
+  const auto advance = [&] {
+    return dial.advance(here().context(), events_.now_ns(), events_.now_ns() + kSecond);
+  };
+  EXPECT_EQ(advance(), Dial::State::kPending);
+  EXPECT_FALSE(dial.is_accepted(events_.now_ns()));
+  pass(kMs);
+  EXPECT_TRUE(dial.is_accepted(events_.now_ns()));
+  network_.wires().set_rail({1, 0}, false);
+  EXPECT_EQ(advance(), Dial::State::kPending) << "its hello is lost";
+  pass(kMs);
+  EXPECT_FALSE(dial.is_hello_acknowledged());
+  EXPECT_TRUE(dial.is_accepted(events_.now_ns()));
+  pass(kJustConnectedNs);
+  EXPECT_FALSE(dial.is_accepted(events_.now_ns()));
+  network_.wires().set_rail({1, 0}, true);
+  EXPECT_TRUE(until([&] { return dial.is_accepted(events_.now_ns()); }));
+}
+
 TEST_F(DialAndAcceptor, TheHighestVersionThatBothKnowIsChosen) {
   constexpr std::pair<uint16_t, uint16_t> kCases[] = {{2, 2}, {3, 3}, {4, 4}, {9, 4}};
   for (const auto& [peer_max, chosen] : kCases) {
