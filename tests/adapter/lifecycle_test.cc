@@ -126,7 +126,7 @@ TEST_P(Lifecycle, NothingIsWrittenAfterDereg) {
          Link link(rank, GetParam());
          rank.barrier();  // both are connected
          rank.barrier();
-         std::vector<uint8_t> data(1000, 0xaa);
+         std::vector<uint8_t> data(20'000, 0xaa);  // a small one may be done before it is refused
          void* request = nullptr;
          Result result = link.plugin().isend(link.comm(), {data.data(), data.size()}, &request);
          if (request != nullptr) result = link.finish_with_error(request);
