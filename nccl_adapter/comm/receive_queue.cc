@@ -196,7 +196,6 @@ void ReceiveQueue::finish_messages() {
     Incoming& message = incoming(number);
     requests_.at(number).bytes = message.message_bytes;
     requests_.at(number).moved_bytes = message.message_bytes;
-    placed_untold_bytes_ += message.message_bytes;
     message.is_known = false;
     message.placed.clear();
     requests_.finish_oldest();
@@ -210,7 +209,6 @@ bool ReceiveQueue::has_news() const {
 FrameHeader ReceiveQueue::make_grant() {
   placed_told_ = requests_.finished();
   untold_bytes_ = 0;
-  placed_untold_bytes_ = 0;
   return {.type = FrameType::kGrant, .message = placed_told_, .offset = requests_.posted()};
 }
 

@@ -57,15 +57,6 @@ class ReceiveQueue {
 
   /// Whether the sender should be told now what is placed and posted.
   bool has_news() const;
-  /// What there is to tell can wait for a moment: a few small messages, of which the sender keeps
-  /// more, and NCCL waits for further ones here. It waits for the grant of larger ones, too, and
-  /// the sender of a message that has begun may wait for room.
-  bool may_news_wait() const {
-    const uint64_t untold = requests_.finished() - placed_told_;
-    const bool has_next_begun = incoming_[requests_.finished() % kRequestsPerComm].is_known;
-    return requests_.active() > 0 && untold > 0 && untold < kKeptSends / 2 &&
-           placed_untold_bytes_ < kZeroCopyBytesMin && !has_next_begun;
-  }
   /// The grant that says so. The caller sends it.
   FrameHeader make_grant();
 
@@ -106,8 +97,7 @@ class ReceiveQueue {
   std::optional<Refused> refused_;
   std::optional<uint64_t> ends_after_;
   uint64_t placed_told_ = 0;
-  uint64_t placed_untold_bytes_ = 0;  ///< since the last grant
-  uint64_t untold_bytes_ = 0;         ///< posted since then
+  uint64_t untold_bytes_ = 0;  ///< posted since the last grant
 };
 
 }  // namespace lyre::nccl_adapter

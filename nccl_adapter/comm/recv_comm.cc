@@ -194,17 +194,8 @@ void RecvComm::pump_out() {
     if (has_failed()) return;
   }
   queue_pairs_.flush();
-  if (!must_tell_ && (!queue_.has_news() || may_grant_wait())) return;
-  grant_waits_ = 0;
+  if (!queue_.has_news() && !must_tell_) return;
   if (Lane* lane = choose_lane()) tell(*lane);
-}
-
-// NCCL does not wait for the grant of a small message, but its answer to that message should leave
-// soon: the grant goes after it, and one grant does for several messages.
-bool RecvComm::may_grant_wait() {
-  const bool has_kept = heard_queue_pair_ == nullptr && heard_lane_ < lanes_.size() &&
-                        lanes_[heard_lane_].version >= kCountedByeVersion;
-  return has_kept && queue_.may_news_wait() && grant_waits_++ < kGrantWaits;
 }
 
 std::vector<uint8_t> RecvComm::last_words() const {
@@ -222,11 +213,6 @@ void RecvComm::describe(nccl_abi::CommView* out) const {
 // A grant may hang on a stream whose path is dead while another one works.
 void RecvComm::watch(int64_t now_ns) {
   advance_request(now_ns);
-  if (queue_.has_news()) {
-    grant_waits_ = kGrantWaits;
-    pump_out();
-    if (has_failed()) return;
-  }
   if (lanes_.size() == 1 || now_ns - told_again_ns_ < kStallNs) return;
   for (const auto& lane : lanes_) {
     if (!lane->is_stalled(now_ns)) continue;

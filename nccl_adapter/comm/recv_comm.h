@@ -43,14 +43,12 @@ class RecvComm final : public Comm {
   void advance_request(int64_t now_ns);
   Lane* choose_lane();
   void tell(Lane& lane);
-  bool may_grant_wait();
 
   ReceiveQueue queue_;
   uint16_t streams_max_;              ///< as the sender's first hello said
   size_t heard_lane_ = 0;             ///< over which data came last: what goes back takes it, too
   Lane* heard_queue_pair_ = nullptr;  ///< the same, where it is for queue pairs
   bool must_tell_ = false;            ///< the last grant may be lost
-  int grant_waits_ = 0;               ///< for so many calls that could have sent it
   int64_t told_again_ns_ = 0;
 
   lyre_addr own_{};                ///< of the last stream: this end's address

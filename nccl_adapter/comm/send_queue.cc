@@ -113,8 +113,7 @@ bool SendQueue::on_grant(uint64_t placed, uint64_t posted) {
 }
 
 // In order: a small message behind a large one waits for that. What found no place before may have
-// one now: a receiver's grant of small messages may wait, but leaves room for all that are not
-// placed.
+// one now.
 void SendQueue::let_go() {
   for (let_go_ = std::max(let_go_, requests_.finished()); let_go_ < cursor_; ++let_go_) {
     keep(let_go_);

@@ -106,56 +106,6 @@ TEST_F(Comms, ASmallSendIsDoneAtOnceAndPlacedAfterItsSenderLeft) {
   EXPECT_EQ(receiver_->failure().why, "the peer closed its end");
 }
 
-TEST(ReceiveQueue, TheGrantOfAFewSmallMessagesMayWait) {
-  ReceiveQueue queue(nullptr);
-  std::vector<uint8_t> place(kGrantPromptBytes + 1);
-  EXPECT_FALSE(queue.may_news_wait());
-  queue.post(place.data(), 4);
-  for (uint64_t i = 0; i < kKeptSends / 2; ++i) {
-    queue.post(place.data(), 4);
-    EXPECT_EQ(take(queue, frame({FrameType::kData, 4, i, 4, 0}, 4)), Verdict::kMore);
-    EXPECT_TRUE(queue.has_news());
-    EXPECT_EQ(queue.may_news_wait(), i + 1 < kKeptSends / 2) << i;
-  }
-  queue.make_grant();
-  EXPECT_FALSE(queue.has_news());
-}
-
-TEST(ReceiveQueue, AGrantThatSomebodyWaitsForDoesNotWait) {
-  ReceiveQueue queue(nullptr);
-  std::vector<uint8_t> place(kGrantPromptBytes + 1);
-  queue.post(place.data(), kZeroCopyBytesMin);
-  queue.post(place.data(), 4);
-  queue.post(place.data(), 4);
-  const FrameHeader large{FrameType::kData, kZeroCopyBytesMin, 0, kZeroCopyBytesMin, 0};
-  EXPECT_EQ(take(queue, frame(large, kZeroCopyBytesMin)), Verdict::kMore);
-  EXPECT_EQ(take(queue, frame({FrameType::kData, 4, 1, 4, 0}, 4)), Verdict::kMore);
-  EXPECT_FALSE(queue.may_news_wait()) << "NCCL waits for the large one";
-  queue.make_grant();
-  EXPECT_EQ(take(queue, frame({FrameType::kData, 4, 2, 4, 0}, 4)), Verdict::kMore);
-  EXPECT_FALSE(queue.may_news_wait()) << "NCCL may call no more";
-  queue.post(place.data(), place.size());
-  EXPECT_TRUE(queue.may_news_wait());
-  EXPECT_EQ(take(queue, frame({FrameType::kData, 4, 3, 1 << 15, 0}, 4)), Verdict::kMore);
-  EXPECT_FALSE(queue.may_news_wait()) << "the sender may wait for room";
-}
-
-// NCCL waits for one more message there, and makes no call.
-TEST_F(Comms, AGrantThatWaitsIsSentWithoutACall) {
-  connect();
-  // A stream that joins gets the last grant, and there are two.
-  ASSERT_TRUE(works_until([&] { return receiver_->facts().streams.size() == 2; }));
-  std::vector<uint8_t> out = numbered(1000);
-  std::vector<uint8_t> in(1000);
-  Request* receive = post(*receiver_, in);
-  post(*receiver_, in);
-  EXPECT_EQ(finish(*sender_, post(*sender_, out)), Result::kSuccess);
-  pass(kMs);
-  EXPECT_TRUE(receive->is_done());
-  EXPECT_TRUE(sender_->should_wait_to_close());
-  EXPECT_TRUE(works_until([&] { return !sender_->should_wait_to_close(); }, 2 * kTickNs));
-}
-
 // It did not close the comm, as when a program just ends.
 TEST_F(Comms, ASmallSendIsPlacedAfterItsProcessEnded) {
   connect();
