@@ -85,13 +85,7 @@ TEST(ReceiveQueue, AByeCannotPromiseMoreThanASenderMayHaveUnderWay) {
 // NCCL may have its memory back before the receive is posted, and close the comm.
 TEST_F(Comms, ASmallSendIsDoneAtOnceAndPlacedAfterItsSenderLeft) {
   connect();
-  std::vector<uint8_t> out = numbered(1000);
-  const std::vector<uint8_t> sent = out;
-  Request* send = post(*sender_, out);
-  int done = 0;
-  EXPECT_EQ(sender_->test(send, &done, nullptr), Result::kSuccess);
-  EXPECT_EQ(done, 1);
-  std::fill(out.begin(), out.end(), uint8_t{0xff});
+  const std::vector<uint8_t> sent = send_and_overwrite();
   EXPECT_TRUE(sender_->should_wait_to_close());
   sender_->begin_close();
   EXPECT_FALSE(sender_->goodbye().is_abort());
@@ -124,13 +118,7 @@ TEST_F(Comms, ASmallSendIsPlacedAfterItsProcessEnded) {
 
 TEST_F(Comms, ASmallSendIsRepeatedFromItsCopy) {
   connect();
-  std::vector<uint8_t> out = numbered(1000);
-  const std::vector<uint8_t> sent = out;
-  Request* send = post(*sender_, out);
-  int done = 0;
-  EXPECT_EQ(sender_->test(send, &done, nullptr), Result::kSuccess);
-  ASSERT_EQ(done, 1);
-  std::fill(out.begin(), out.end(), uint8_t{0xff});
+  const std::vector<uint8_t> sent = send_and_overwrite();
   for (adapter_sim::Connection* connection : network_.established())
     network_.tcp().reset(*connection);
   std::vector<uint8_t> in(1000);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -14,6 +15,12 @@
 namespace lyre::nccl_adapter {
 
 using nccl_abi::Result;
+
+inline std::vector<uint8_t> numbered(size_t bytes) {
+  std::vector<uint8_t> data(bytes);
+  std::iota(data.begin(), data.end(), uint8_t{1});
+  return data;
+}
 
 /// A sending comm on one host and a receiving one on the other, with what lets them meet.
 class Comms : public TwoHosts, private CommOwner {
@@ -74,6 +81,16 @@ class Comms : public TwoHosts, private CommOwner {
     });
     return result;
   }
+  /// A small send, which is done at once; then its memory has other bytes. Returns what was sent.
+  std::vector<uint8_t> send_and_overwrite() {
+    std::vector<uint8_t> out = numbered(1000);
+    const std::vector<uint8_t> sent = out;
+    int done = 0;
+    EXPECT_EQ(sender_->test(post(*sender_, out), &done, nullptr), Result::kSuccess);
+    EXPECT_EQ(done, 1);
+    std::fill(out.begin(), out.end(), uint8_t{0xff});
+    return sent;
+  }
   Request* post(Comm& comm, std::vector<uint8_t>& data) {
     Request* request = nullptr;
     EXPECT_EQ(comm.post(data.data(), data.size(), nullptr, Operation{}, &request),
@@ -95,11 +112,5 @@ class Comms : public TwoHosts, private CommOwner {
 
   int64_t ticked_ns_ = 0;
 };
-
-inline std::vector<uint8_t> numbered(size_t bytes) {
-  std::vector<uint8_t> data(bytes);
-  std::iota(data.begin(), data.end(), uint8_t{1});
-  return data;
-}
 
 }  // namespace lyre::nccl_adapter
