@@ -56,9 +56,8 @@ Result Comm::post(void* data, uint64_t bytes, const Registration* registration,
 
 Result Comm::test(Request* request, int* done, int* sizes) {
   *done = 0;
-  const bool is_in_use =
-      request->state == Request::State::kActive || request->state == Request::State::kDone;
-  if (!is_in_use) {
+  using State = Request::State;
+  if (request->state == State::kFree || request->state == State::kTold) {
     log_warn("test() of a request that is not in use (it was done before)");
     return Result::kInvalidUsage;
   }

@@ -22,7 +22,6 @@ Request* RequestTable::post(void* data, uint64_t bytes) {
   request.memory = nullptr;
   request.is_kept = false;
   request.is_in_queue_pair = false;
-  request.is_let_go = false;
   // An active message holds a slot, so at most kRequestsPerComm are active and order_ never laps.
   order_[posted_++ % kRequestsPerComm] = request.slot;
   return &request;
@@ -36,7 +35,7 @@ void RequestTable::finish_oldest() {
 }
 
 void RequestTable::release(Request* request) {
-  if (request->state == Request::State::kActive) {
+  if (request->state == Request::State::kLetGo) {
     request->state = Request::State::kTold;
   } else {
     free(request);
@@ -46,7 +45,7 @@ void RequestTable::release(Request* request) {
 size_t RequestTable::untold() const {
   size_t count = 0;
   for (uint64_t m = finished_; m < posted_; ++m) {
-    if (at(m).state == Request::State::kActive) ++count;
+    if (at(m).state != Request::State::kTold) ++count;
   }
   return count;
 }

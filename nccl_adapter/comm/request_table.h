@@ -17,8 +17,9 @@ struct Request {
   enum class State : uint8_t {
     kFree,
     kActive,
+    kLetGo,  ///< a kept send that is handed over: NCCL need not wait until it is placed
+    kTold,   ///< the same, and test() said done
     kDone,
-    kTold,  ///< test() said done, but the message is not placed yet: a kept send
   };
 
   State state = State::kFree;
@@ -32,10 +33,9 @@ struct Request {
   const Memory* memory = nullptr;  ///< of a send: where the daemon can read it
   bool is_kept = false;  ///< of a send: `data` is a copy that stays until the message is placed
   bool is_in_queue_pair = false;  ///< of a send: one carried a part of it
-  bool is_let_go = false;         ///< of a kept send: NCCL need not wait for that
 
   /// What test() says.
-  bool is_done() const { return state == State::kDone || (state == State::kActive && is_let_go); }
+  bool is_done() const { return state == State::kLetGo || state == State::kDone; }
 };
 
 /// The requests of one comm. Messages finish in the order of posting; slots come back in the order

@@ -119,7 +119,7 @@ void SendQueue::let_go() {
     keep(let_go_);
     Request& request = requests_.at(let_go_);
     if (!request.is_kept || request.is_in_queue_pair) return;
-    request.is_let_go = true;
+    request.state = Request::State::kLetGo;
   }
 }
 

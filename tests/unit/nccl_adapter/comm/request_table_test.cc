@@ -44,7 +44,7 @@ TEST(RequestTable, ASendThatIsLetGoKeepsItsSlotUntilItIsPlaced) {
   Request* send = table.post(nullptr, 10);
   table.post(nullptr, 20);
   EXPECT_FALSE(send->is_done());
-  send->is_let_go = true;
+  send->state = Request::State::kLetGo;
   EXPECT_TRUE(send->is_done());
   table.release(send);
   EXPECT_FALSE(send->is_done());

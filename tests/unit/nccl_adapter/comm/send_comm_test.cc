@@ -52,9 +52,16 @@ class SendCommAndPeer : public TwoHosts, private HelloReceiver {
     pass(20 * kMs);
     comm_->pump();
   }
+  Request* post_small() {
+    Request* request = nullptr;
+    EXPECT_EQ(comm_->post(small_.data(), small_.size(), nullptr, Operation{}, &request),
+              nccl_abi::Result::kSuccess);
+    return request;
+  }
   static std::vector<uint8_t> bytes_of(std::string_view text) { return {text.begin(), text.end()}; }
 
   uint16_t version_ = kProtocolVersionMax;
+  std::vector<uint8_t> small_ = std::vector<uint8_t>(100);
   std::vector<Stream> streams_;
   Telemetry telemetry_{"none", "host1", "sim/1", 1};
   std::unique_ptr<Acceptor> acceptor_;
@@ -82,6 +89,23 @@ TEST_F(SendCommAndPeer, RefusesAVersionThatItDoesNotSpeak) {
   connect(kProtocolVersionMax + 1);
   EXPECT_FALSE(comm_->is_connected());
   EXPECT_EQ(comm_->failure().result, nccl_abi::Result::kInvalidUsage);
+}
+
+// An older receiver forgets at a bye what it has no receive for.
+TEST_F(SendCommAndPeer, WaitsForTheGrantOfASmallSendWhereThePeerDoesNotCountThem) {
+  connect(kCountedByeVersion - 1);
+  Request* send = post_small();
+  pass(20 * kMs);
+  comm_->pump();
+  EXPECT_FALSE(send->is_done());
+  EXPECT_FALSE(comm_->should_wait_to_close());
+  say({.type = FrameType::kGrant, .message = 1, .offset = 1}, {});
+  EXPECT_TRUE(send->is_done());
+}
+
+TEST_F(SendCommAndPeer, DoesNotWaitForItWhereThePeerCountsThem) {
+  connect(kCountedByeVersion);
+  EXPECT_TRUE(post_small()->is_done());
 }
 
 TEST_F(SendCommAndPeer, SaysWhyThePeerGaveUp) {
