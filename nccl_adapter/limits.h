@@ -16,9 +16,11 @@ inline constexpr int64_t kTickNs = 20'000'000;
 /// Requests of one comm that NCCL may have outstanding.
 inline constexpr size_t kRequestsPerComm = nccl_abi::kRequestsMax;
 
-/// How long a test() waits at most when it ends a round of tests that found nothing and another
-/// thread computes on this core. NCCL yields after such a round, which gives that thread some 3 ms:
-/// a longer wait would cost more than the yield, a shorter one is followed by the yield.
+/// How long a test() waits when it ends a round of tests that found nothing and another thread
+/// computes on this core: at first, and at most. NCCL yields after such a round, which gives that
+/// thread some 3 ms: a longer wait would cost more than the yield. A shorter one is followed by the
+/// yield, but during the wait NCCL does not see that its next send is ready.
+inline constexpr int kRestUsMin = 50;
 inline constexpr int kRestUsMax = 3000;
 
 /// Sends of at most this, so many in a row without a longer gap: the test() that follows one of

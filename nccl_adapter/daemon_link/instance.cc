@@ -308,7 +308,7 @@ Result Instance::progress_in_round(const Request* request, std::unique_lock<std:
   }
   // No descriptor tells of completions: who waits for them polls.
   if (verbs() != nullptr && verbs()->queue_pairs() > 0) return result;
-  const bool rests = rest_.begin(context(), kRestUsMax);
+  const bool rests = rest_.begin(context());
   if (!rests && !gives_way) return result;
   if (!rests) wake_workers();  // begin() does so where it rests
   lock.unlock();

@@ -3,6 +3,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "nccl_adapter/daemon_link/system.h"
 
 namespace lyre::nccl_adapter {
@@ -13,16 +15,17 @@ Rest::~Rest() {
   if (news_fd_ >= 0) ::close(news_fd_);
 }
 
-bool Rest::begin(lyre_context* context, int longest_us) {
+bool Rest::begin(lyre_context* context) {
   if (is_under_way_ || news_fd_ < 0) return false;
-  longest_us_ = lyre_arm_rest(context, longest_us);
-  if (longest_us_ == 0) return false;
+  wait_ns_ = int64_t{lyre_arm_rest(context, longest_us_)} * 1000;
+  if (wait_ns_ == 0) return false;
+  longest_us_ = std::min(longest_us_ * 2, kRestUsMax);
   daemon_fd_ = lyre_eventfd(context);
   is_under_way_ = true;
   return true;
 }
 
-void Rest::wait() { wait_readable(daemon_fd_, news_fd_, int64_t{longest_us_} * 1000); }
+void Rest::wait() { wait_readable(daemon_fd_, news_fd_, wait_ns_); }
 
 void Rest::end() {
   is_under_way_ = false;
