@@ -58,6 +58,9 @@ inline constexpr size_t kZeroCopyBytesMin = 16 * 1024;
 /// placed: a copy is kept.
 inline constexpr size_t kKeptSends = 16;
 
+/// The grant of small messages waits for further ones no longer than this.
+inline constexpr int64_t kGrantWaitNs = 200'000'000;
+
 /// deregMr() waits this long for acknowledgements before it costs a stream.
 inline constexpr int64_t kDeregisterWaitNs = 200'000'000;
 

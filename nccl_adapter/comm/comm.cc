@@ -11,6 +11,16 @@ namespace lyre::nccl_adapter {
 
 using nccl_abi::Result;
 
+namespace {
+
+Io send_ping(Lane& lane) {
+  uint8_t ping[kFrameHeaderBytes];
+  encode({.type = FrameType::kPing}, ping);
+  return lane.transport->send_small(ping);
+}
+
+}  // namespace
+
 std::string Peer::describe() const {
   return "host " + host + " (" + address + "), process " + std::to_string(pid);
 }
@@ -222,13 +232,11 @@ void Comm::ask_for_life(int64_t now_ns) {
   const bool is_idle = requests().active() == 0;
   if (is_idle && (!is_sender() || goodbye_.is_begun())) return;
   const int64_t pause_ns = is_idle ? patience_ns(environment_->settings()) / 3 : kPingNs;
-  uint8_t ping[kFrameHeaderBytes];
-  encode({.type = FrameType::kPing}, ping);
   for (const auto& lane : lanes_) {
     if (!lane->is_up() || now_ns - lane->moved_ns < pause_ns) continue;
     if (lane->transport->unacked_bytes() > 0 || lane->transport->is_blocked()) continue;
     lane->moved_ns = now_ns;
-    if (lane->transport->send_small(ping) == Io::kFailed) on_send_failed(*lane);
+    if (send_ping(*lane) == Io::kFailed) on_send_failed(*lane);
     if (has_failed()) return;
   }
 }
@@ -289,13 +297,21 @@ void Comm::begin_close() {
   const bool is_abort = requests().untold() > 0;
   const uint64_t messages = is_sender() && !is_abort ? requests().posted() : 0;
   goodbye_.begin({.is_abort = is_abort,
-                  .is_data_under_way = should_wait_to_close(),
+                  .is_data_under_way = requests().are_all_told(),
                   .last = words,
                   .bye = {.type = FrameType::kBye, .message = messages}});
 }
 
-bool Comm::should_wait_to_close() const {
-  return !has_failed() && requests().active() > 0 && requests().untold() == 0;
+// The receiver's grant of small messages may wait, until a ping asks for it.
+bool Comm::should_wait_to_close() {
+  if (has_failed() || !requests().are_all_told()) return false;
+  for (const auto& lane : lanes_) {
+    if (is_placement_asked_ || !lane->is_up() || lane->transport->is_blocked()) continue;
+    is_placement_asked_ = true;
+    if (send_ping(*lane) == Io::kFailed) on_send_failed(*lane);
+    if (has_failed()) return false;
+  }
+  return true;
 }
 
 CommFacts Comm::facts() const {

@@ -72,8 +72,8 @@ class Comm : public SessionOwner {
   void begin_close();
   Goodbye& goodbye() { return goodbye_; }
   /// Whether close() should wait with that: test() said done of messages that the peer has not
-  /// placed, and nothing else is in flight.
-  bool should_wait_to_close() const;
+  /// placed, and nothing else is in flight. Asks the peer for that, once.
+  bool should_wait_to_close();
 
   /// Moves what can be moved.
   void pump();
@@ -138,6 +138,7 @@ class Comm : public SessionOwner {
   Environment* environment_;
   Nonce id_;
   Failure failure_;
+  bool is_placement_asked_ = false;  ///< by a ping, before the close
   std::vector<std::unique_ptr<Registration>> registrations_;
   Operation last_operation_;
 };

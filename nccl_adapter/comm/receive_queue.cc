@@ -153,6 +153,7 @@ ReceiveQueue::Verdict ReceiveQueue::finish_frame(FrameProgress* reader) {
   reader->frames.finish();
   if (names_queue_pair(header.type) || header.type == FrameType::kCredit) return Verdict::kOther;
   if (header.type == FrameType::kBye) return take_bye(*reader);
+  if (header.type == FrameType::kPing) is_asked_ = true;
   if (!counts) return Verdict::kMore;
   if (!has_read_right(*reader)) return Verdict::kRevoked;
   Ranges& placed = incoming(header.message).placed;
@@ -196,6 +197,7 @@ void ReceiveQueue::finish_messages() {
     Incoming& message = incoming(number);
     requests_.at(number).bytes = message.message_bytes;
     requests_.at(number).moved_bytes = message.message_bytes;
+    placed_untold_bytes_ += message.message_bytes;
     message.is_known = false;
     message.placed.clear();
     requests_.finish_oldest();
@@ -206,9 +208,18 @@ bool ReceiveQueue::has_news() const {
   return requests_.finished() != placed_told_ || untold_bytes_ > kGrantPromptBytes;
 }
 
+bool ReceiveQueue::may_news_wait() const {
+  const uint64_t untold = requests_.finished() - placed_told_;
+  const bool has_next_begun = incoming_[requests_.finished() % kRequestsPerComm].is_known;
+  return untold > 0 && untold < kKeptSends / 2 && placed_untold_bytes_ < kZeroCopyBytesMin &&
+         !has_next_begun && !is_asked_;
+}
+
 FrameHeader ReceiveQueue::make_grant() {
   placed_told_ = requests_.finished();
   untold_bytes_ = 0;
+  placed_untold_bytes_ = 0;
+  is_asked_ = false;
   return {.type = FrameType::kGrant, .message = placed_told_, .offset = requests_.posted()};
 }
 

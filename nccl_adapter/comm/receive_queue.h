@@ -57,6 +57,10 @@ class ReceiveQueue {
 
   /// Whether the sender should be told now what is placed and posted.
   bool has_news() const;
+  /// The sender does not wait for it: a few small messages are placed, and it keeps more of them.
+  /// It waits for the grant of larger ones; where a message has begun it may wait for room; and a
+  /// ping asks.
+  bool may_news_wait() const;
   /// The grant that says so. The caller sends it.
   FrameHeader make_grant();
 
@@ -97,7 +101,9 @@ class ReceiveQueue {
   std::optional<Refused> refused_;
   std::optional<uint64_t> ends_after_;
   uint64_t placed_told_ = 0;
-  uint64_t untold_bytes_ = 0;  ///< posted since the last grant
+  uint64_t placed_untold_bytes_ = 0;  ///< since the last grant
+  uint64_t untold_bytes_ = 0;         ///< posted since then
+  bool is_asked_ = false;             ///< a ping came since then
 };
 
 }  // namespace lyre::nccl_adapter

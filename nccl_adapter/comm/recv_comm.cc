@@ -194,8 +194,16 @@ void RecvComm::pump_out() {
     if (has_failed()) return;
   }
   queue_pairs_.flush();
-  if (!queue_.has_news() && !must_tell_) return;
+  if (!must_tell_ && (!queue_.has_news() || may_grant_wait())) return;
   if (Lane* lane = choose_lane()) tell(*lane);
+}
+
+// NCCL does not wait for the grant of a small message, and its answer to that message should leave
+// soon: one grant does for several messages.
+bool RecvComm::may_grant_wait() const {
+  const bool has_kept = heard_queue_pair_ == nullptr && heard_lane_ < lanes_.size() &&
+                        lanes_[heard_lane_].version >= kCountedByeVersion;
+  return has_kept && queue_.may_news_wait();
 }
 
 std::vector<uint8_t> RecvComm::last_words() const {
@@ -210,16 +218,22 @@ void RecvComm::describe(nccl_abi::CommView* out) const {
   out->waits_for = nccl_abi::WaitsFor::kData;
 }
 
-// A grant may hang on a stream whose path is dead while another one works.
 void RecvComm::watch(int64_t now_ns) {
   advance_request(now_ns);
+  if (!queue_.has_news()) news_ns_ = now_ns;
+  if (now_ns - news_ns_ >= kGrantWaitNs) must_tell_ = true;
+  tell_again(now_ns);
+  if (must_tell_) pump_out();
+}
+
+// A grant may hang on a stream whose path is dead while another one works.
+void RecvComm::tell_again(int64_t now_ns) {
   if (lanes_.size() == 1 || now_ns - told_again_ns_ < kStallNs) return;
   for (const auto& lane : lanes_) {
     if (!lane->is_stalled(now_ns)) continue;
     told_again_ns_ = now_ns;
     must_tell_ = true;
   }
-  if (must_tell_) pump_out();
 }
 
 }  // namespace lyre::nccl_adapter

@@ -43,6 +43,8 @@ class RecvComm final : public Comm {
   void advance_request(int64_t now_ns);
   Lane* choose_lane();
   void tell(Lane& lane);
+  void tell_again(int64_t now_ns);
+  bool may_grant_wait() const;
 
   ReceiveQueue queue_;
   uint16_t streams_max_;              ///< as the sender's first hello said
@@ -50,6 +52,7 @@ class RecvComm final : public Comm {
   Lane* heard_queue_pair_ = nullptr;  ///< the same, where it is for queue pairs
   bool must_tell_ = false;            ///< the last grant may be lost
   int64_t told_again_ns_ = 0;
+  int64_t news_ns_ = 0;  ///< the last look that found nothing to tell
 
   lyre_addr own_{};                ///< of the last stream: this end's address
   lyre_addr sender_{};             ///< the sender's, with the port that its process listens on

@@ -58,6 +58,8 @@ class RequestTable {
   const Request& at(uint64_t message) const { return slots_[order_[message % kRequestsPerComm]]; }
   /// Of those, how many test() did not say done of.
   size_t untold() const;
+  /// Only kept sends are active.
+  bool are_all_told() const { return active() > 0 && untold() == 0; }
   /// nullptr: none is active.
   const Request* oldest() const { return active() > 0 ? &at(finished_) : nullptr; }
   /// The oldest message is done. REQUIRES: active() > 0.

@@ -12,7 +12,7 @@ namespace lyre::nccl_adapter {
 enum class FrameType : uint8_t {
   kData = 1,  ///< sender: `bytes` of payload, at `offset` of `message`, which has `message_bytes`
   kGrant,     ///< receiver: messages before `message` are placed, those before `offset` are posted
-  kPing,      ///< either: means nothing; a dead host does not acknowledge it
+  kPing,      ///< either: asks for a grant that waits; a dead host does not acknowledge it
   kBye,   ///< either: nothing follows, and that is intended. From version 4 on a sender says how
           ///< many messages there were: `message`; 0: what is not placed is not to be placed
   kFail,  ///< receiver: cannot go on; `bytes` of text say why, for `message`

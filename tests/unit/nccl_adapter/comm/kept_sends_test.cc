@@ -100,6 +100,71 @@ TEST_F(Comms, ASmallSendIsDoneAtOnceAndPlacedAfterItsSenderLeft) {
   EXPECT_EQ(receiver_->failure().why, "the peer closed its end");
 }
 
+TEST(ReceiveQueue, TheGrantOfAFewSmallMessagesMayWait) {
+  ReceiveQueue queue(nullptr);
+  std::vector<uint8_t> place(kGrantPromptBytes + 1);
+  EXPECT_FALSE(queue.may_news_wait());
+  for (uint64_t i = 0; i < kKeptSends / 2; ++i) {
+    queue.post(place.data(), 4);
+    EXPECT_EQ(take(queue, frame({FrameType::kData, 4, i, 4, 0}, 4)), Verdict::kMore);
+    EXPECT_TRUE(queue.has_news());
+    EXPECT_EQ(queue.may_news_wait(), i + 1 < kKeptSends / 2) << i;
+  }
+  queue.make_grant();
+  EXPECT_FALSE(queue.has_news());
+}
+
+TEST(ReceiveQueue, AGrantThatSomebodyWaitsForDoesNotWait) {
+  ReceiveQueue queue(nullptr);
+  std::vector<uint8_t> place(kGrantPromptBytes + 1);
+  queue.post(place.data(), kZeroCopyBytesMin);
+  queue.post(place.data(), 4);
+  const FrameHeader large{FrameType::kData, kZeroCopyBytesMin, 0, kZeroCopyBytesMin, 0};
+  EXPECT_EQ(take(queue, frame(large, kZeroCopyBytesMin)), Verdict::kMore);
+  EXPECT_EQ(take(queue, frame({FrameType::kData, 4, 1, 4, 0}, 4)), Verdict::kMore);
+  EXPECT_FALSE(queue.may_news_wait()) << "NCCL waits for the large one";
+  queue.make_grant();
+  queue.post(place.data(), 4);
+  EXPECT_EQ(take(queue, frame({FrameType::kData, 4, 2, 4, 0}, 4)), Verdict::kMore);
+  EXPECT_TRUE(queue.may_news_wait());
+  queue.post(place.data(), place.size());
+  EXPECT_TRUE(queue.may_news_wait());
+  EXPECT_EQ(take(queue, frame({FrameType::kData, 4, 3, 1 << 15, 0}, 4)), Verdict::kMore);
+  EXPECT_FALSE(queue.may_news_wait()) << "the sender may wait for room";
+}
+
+TEST(ReceiveQueue, APingAsksForTheGrant) {
+  ReceiveQueue queue(nullptr);
+  std::vector<uint8_t> place(4);
+  for (uint64_t i = 0; i < 2; ++i) {
+    queue.post(place.data(), place.size());
+    EXPECT_EQ(take(queue, frame({FrameType::kData, 4, i, 4, 0}, 4)), Verdict::kMore);
+    EXPECT_TRUE(queue.may_news_wait());
+    EXPECT_EQ(take(queue, frame({.type = FrameType::kPing})), Verdict::kMore);
+    EXPECT_FALSE(queue.may_news_wait());
+    queue.make_grant();
+  }
+}
+
+// NCCL makes no call on a comm whose collective is over.
+TEST_F(Comms, AGrantThatWaitsIsSentWithoutACall) {
+  connect();
+  settle();
+  send_and_receive();
+  pass(kMs);
+  EXPECT_FALSE(is_all_placed());
+  EXPECT_TRUE(works_until([&] { return is_all_placed(); }, kGrantWaitNs + 2 * kTickNs));
+}
+
+TEST_F(Comms, WhoIsAboutToCloseAsksForIt) {
+  connect();
+  settle();
+  send_and_receive();
+  pass(kMs);
+  EXPECT_TRUE(sender_->should_wait_to_close());
+  EXPECT_TRUE(works_until([&] { return !sender_->should_wait_to_close(); }, 10 * kMs));
+}
+
 // It did not close the comm, as when a program just ends.
 TEST_F(Comms, ASmallSendIsPlacedAfterItsProcessEnded) {
   connect();

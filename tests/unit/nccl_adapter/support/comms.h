@@ -91,6 +91,19 @@ class Comms : public TwoHosts, private CommOwner {
     std::fill(out.begin(), out.end(), uint8_t{0xff});
     return sent;
   }
+  /// A stream that joins gets the last grant, and there are two.
+  void settle() {
+    ASSERT_TRUE(works_until([&] { return receiver_->facts().streams.size() == 2; }));
+  }
+  /// One small message, of which test() says done on both sides.
+  void send_and_receive() {
+    std::vector<uint8_t> out = numbered(1000);
+    std::vector<uint8_t> in(1000);
+    Request* receive = post(*receiver_, in);
+    EXPECT_EQ(finish(*sender_, post(*sender_, out)), Result::kSuccess);
+    EXPECT_EQ(finish(*receiver_, receive), Result::kSuccess);
+  }
+  bool is_all_placed() const { return sender_->facts().view.requests == 0; }
   Request* post(Comm& comm, std::vector<uint8_t>& data) {
     Request* request = nullptr;
     EXPECT_EQ(comm.post(data.data(), data.size(), nullptr, Operation{}, &request),
