@@ -8,11 +8,13 @@ import sys
 
 import processes
 from cores_apart import CoresApart, are_near
-from measures import HONEST, KERNEL, SUPER, SUPER_TRUSTED, TRUSTED, Failed, kernel_wire, output_of
+from measures import (HONEST, KERNEL, SUPER, SUPER_TRUSTED, TRUSTED, Failed, kernel_wire, output_of,
+                      pass_through)
 from record import Row
 from rest import processor_s
 from two_hosts import TwoHosts, cores
 
+MTU = 1500
 # A process that only computes, at nice 0.
 COMPUTES = [sys.executable, "-c", "while True: pass"]
 SMALL = [8, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 512 << 10]
@@ -76,6 +78,7 @@ def as_services(bench):
 def processor(bench):
     """What ranks and daemons take of the cores during all-reduces. What the kernel does for TCP
     counts where it happens: mostly in the ranks."""
+    wire_alone(bench)
     for others, pinned_to in OTHERS:
         with Job(bench, [16 << 20], iterations=24, computing=pinned_to,
                  counts_processor=True) as job:
@@ -83,6 +86,20 @@ def processor(bench):
         with processes.as_services(), Job(bench, [16 << 20], iterations=24, computing=pinned_to,
                                           counts_processor=True) as job:
             job.add_processor("processor seconds a GiB", f"as services, {others}")
+
+
+def wire_alone(bench):
+    """What memif's driver takes of the cores for as many bytes, there and back. A NIC copies them
+    itself."""
+    row = Row("processor seconds a GiB", "memif's driver, for as many bytes", "s", [],
+              f"2 * passthrough sender|receiver WIRE {MTU} touched CORE", lower_is_better=True,
+              line_ns=[])
+    for _ in range(bench.rounds):
+        with CoresApart(bench.program("tests/bench/line_probe")) as apart:
+            ends = pass_through(bench, MTU, "touched")
+        row.values.append(2 * sum(end["driver_s_per_gib"] for end in ends))
+        row.line_ns.append(apart.line_ns)
+    bench.table.add(row)
 
 
 @contextlib.contextmanager
@@ -115,7 +132,7 @@ class Job:
         bench = self._bench
         environment = dict(os.environ, LYRE_DATA_DIR=os.path.join(bench.build, "tools/lyre"))
         with TwoHosts(bench.programs, sections=self._sections) as hosts, \
-                kernel_wire(self._offloads, 1500) as wire, computing_processes(self._computing):
+                kernel_wire(self._offloads, MTU) as wire, computing_processes(self._computing):
             command = self._command(hosts, wire)
 
             def report_of(*more):

@@ -208,6 +208,7 @@ def instructions(program, mss, at_once):
 # ---- the wire's own limits ----
 
 def pass_through(bench, mtu, payload):
+    """What the sender and the receiver print."""
     program = bench.program("tests/bench/passthrough")
     first, second = cores()
     folder = scratch_folder()
@@ -221,9 +222,9 @@ def pass_through(bench, mtu, payload):
             if time.monotonic() > deadline:
                 raise Failed("passthrough: the receiver does not listen")
             time.sleep(0.01)
-        output_of([program, "sender", wire, str(mtu), payload, str(second), str(bench.seconds)],
-                  "passthrough", env=environment)
-        return json.loads(receiver.communicate(timeout=PATIENCE_S)[0])["gbps"]
+        sender = output_of([program, "sender", wire, str(mtu), payload, str(second),
+                            str(bench.seconds)], "passthrough", env=environment)
+        return json.loads(sender), json.loads(receiver.communicate(timeout=PATIENCE_S)[0])
     finally:
         processes.end(receiver)
         subprocess.run(["rm", "-rf", folder], check=False)
@@ -234,7 +235,8 @@ def add_limits(contest, mtu):
     for name, payload in (("raw memif, no client", "raw"),
                           ("pass-through, not touched", "untouched"),
                           ("pass-through, written and read", "touched")):
-        contest.add(name, "Gb/s", lambda payload=payload: pass_through(bench, mtu, payload),
+        contest.add(name, "Gb/s",
+                    lambda payload=payload: pass_through(bench, mtu, payload)[1]["gbps"],
                     f"passthrough sender|receiver WIRE {mtu} {payload} CORE")
 
 

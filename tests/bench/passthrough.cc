@@ -5,6 +5,8 @@
 ///
 ///   passthrough receiver SOCKET MTU touched|untouched|raw CORE            prints {"gbps": ...}
 ///   passthrough sender   SOCKET MTU touched|untouched|raw CORE SECONDS
+///
+/// Both print what their driver takes of a core for a GiB: {"driver_s_per_gib": ...}.
 
 #include <sched.h>
 #include <signal.h>
@@ -17,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -62,6 +65,23 @@ struct Host {
   Shared* shared = nullptr;
   channel::SubmissionConsumer submissions;
   channel::CompletionProducer completions;
+};
+
+/// What a driver takes to move payload. Calls that move nothing do not count.
+class DriverTime {
+ public:
+  /// A call that began at `began_ns` has moved that.
+  void add(int64_t began_ns, uint64_t bytes) {
+    spent_ns_ += now_ns() - began_ns;
+    bytes_ += bytes;
+  }
+  double s_per_gib() const {
+    return static_cast<double>(spent_ns_) / 1e9 * (1 << 30) / static_cast<double>(bytes_);
+  }
+
+ private:
+  int64_t spent_ns_ = 0;
+  uint64_t bytes_ = 0;
 };
 
 Host open_host(const Options& options) {
@@ -151,15 +171,24 @@ class Sender {
 
   bool turn() {
     if (out_count_ == 0) build();
-    const size_t taken = out_count_ == 0 ? 0 : io_.tx_burst({out_, out_count_});
+    const size_t taken = out_count_ == 0 ? 0 : transmit();
     std::copy(out_ + taken, out_ + out_count_, out_);
     out_count_ -= taken;
     packets_ += taken;
     tell();
     return taken > 0;
   }
+  void print() const { std::printf("{\"driver_s_per_gib\": %.4f}\n", driver_.s_per_gib()); }
 
  private:
+  size_t transmit() {
+    uint64_t bytes[kBurst];
+    for (size_t i = 0; i < out_count_; ++i) bytes[i] = out_[i]->pieces[0].length;
+    const int64_t began_ns = now_ns();
+    const size_t taken = io_.tx_burst({out_, out_count_});
+    if (taken > 0) driver_.add(began_ns, std::accumulate(bytes, bytes + taken, uint64_t{0}));
+    return taken;
+  }
   void build() {
     while (out_count_ < kBurst && has_block()) {
       io::PacketBuf* packet = nullptr;
@@ -216,6 +245,7 @@ class Sender {
   uint64_t built_ = 0;
   uint64_t packets_ = 0;
   uint64_t finished_ = 0;
+  DriverTime driver_;
   std::vector<uint64_t> ends_;  ///< number of the last packet of each block under way
 };
 
@@ -261,13 +291,16 @@ class Receiver {
     io::PacketBuf* burst[kBurst];
     take_back();
     if (host_.completions.room(kBurst) < kBurst) return false;
+    const int64_t began_ns = now_ns();
     const size_t count = io_.rx_burst(burst);
     if (count == 0) return false;
-    const int64_t now = now_ns();
-    if (first_ns_ == 0) first_ns_ = now;
-    last_ns_ = now;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; ++i) bytes += burst[i]->length - kHeaderBytes;
+    driver_.add(began_ns, bytes);
+    if (first_ns_ == 0) first_ns_ = began_ns;
+    last_ns_ = began_ns;
     packets_ += count;
-    for (size_t i = 0; i < count; ++i) bytes_ += burst[i]->length - kHeaderBytes;
+    bytes_ += bytes;
     if (is_raw_) {
       host_.memory->release({burst, count});
     } else {
@@ -278,9 +311,11 @@ class Receiver {
   bool is_over() const { return first_ns_ != 0 && now_ns() - last_ns_ > kQuietNs; }
   void print() const {
     const auto span_ns = static_cast<double>(last_ns_ - first_ns_);
-    std::printf("{\"gbps\": %.3f, \"packets\": %llu, \"ns_per_packet\": %.1f}\n",
-                static_cast<double>(bytes_) * 8 / span_ns,
-                static_cast<unsigned long long>(packets_), span_ns / static_cast<double>(packets_));
+    std::printf(
+        "{\"gbps\": %.3f, \"packets\": %llu, \"ns_per_packet\": %.1f, "
+        "\"driver_s_per_gib\": %.4f}\n",
+        static_cast<double>(bytes_) * 8 / span_ns, static_cast<unsigned long long>(packets_),
+        span_ns / static_cast<double>(packets_), driver_.s_per_gib());
   }
 
  private:
@@ -312,6 +347,7 @@ class Receiver {
   Host& host_;
   io::PacketIo& io_;
   const bool is_raw_;
+  DriverTime driver_;
   int64_t first_ns_ = 0;
   int64_t last_ns_ = 0;
   uint64_t bytes_ = 0;
@@ -340,6 +376,7 @@ void run(const Options& options) {
     while (now_ns() - started < options.duration_ns) {
       if (!sender.turn()) ::sched_yield();
     }
+    sender.print();
   } else {
     Receiver receiver(host, options.is_raw);
     while (!receiver.is_over() && now_ns() - started < 10 * kPatienceNs) {
