@@ -58,7 +58,8 @@ inline constexpr size_t kZeroCopyBytesMin = 16 * 1024;
 /// placed: a copy is kept.
 inline constexpr size_t kKeptSends = 16;
 
-/// The grant of small messages waits for further ones no longer than this.
+/// The grant of small messages waits for further ones until the first look by the clock (kTickNs)
+/// after this time.
 inline constexpr int64_t kGrantWaitNs = 200'000'000;
 
 /// deregMr() waits this long for acknowledgements before it costs a stream.

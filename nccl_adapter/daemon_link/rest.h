@@ -10,8 +10,8 @@ namespace lyre::nccl_adapter {
 /// The wait of a thread whose round of tests found nothing. Other threads use the context
 /// meanwhile, and one may take the event for which the resting thread waits.
 /// The GPU may finish the data of NCCL's next send meanwhile, and no descriptor tells of that. So
-/// each rest is twice as long as the one before, and NCCL sees it late by no more than it waited
-/// before.
+/// each rest is twice as long as the one before: NCCL sees it at most about as late again as it has
+/// waited already.
 /// Thread: any. All but wait() under the instance's lock, wait() without it.
 class Rest {
  public:
