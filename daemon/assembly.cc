@@ -111,6 +111,11 @@ Status Assembly::make_memories() {
   return Ok{};
 }
 
+std::vector<uint32_t> Assembly::other_cores_of(uint32_t worker) const {
+  if (worker >= config_.other_cores.size()) return {};
+  return config_.other_cores[worker];
+}
+
 int Assembly::memory_node_of(uint32_t worker) const {
   return worker < config_.memory_nodes.size() ? config_.memory_nodes[worker] : -1;
 }
@@ -261,6 +266,7 @@ Status Assembly::make_threads() {
     seats.push_back({.worker = workers_[i].get(),
                      .stats = &stats_.worker(i),
                      .core = config_.cores[i],
+                     .other_cores = other_cores_of(i),
                      .queues = ports_->queues(i)});
   }
   auto threads = WorkerThreads::create(

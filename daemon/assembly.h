@@ -77,6 +77,7 @@ class Assembly {
   uint32_t worker_count() const { return static_cast<uint32_t>(config_.cores.size()); }
   Status make_memories();
   int memory_node_of(uint32_t worker) const;
+  std::vector<uint32_t> other_cores_of(uint32_t worker) const;
   Status open_ports(std::span<const MacAddress> macs, uint32_t which = PortSet::kAll);
   std::vector<io::PacketMemory*> memories() const;
   Status make_stats();

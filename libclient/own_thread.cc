@@ -7,6 +7,7 @@
 
 #include <charconv>
 #include <string_view>
+#include <utility>
 
 #include "libclient/resources.h"
 
@@ -39,16 +40,29 @@ std::optional<RunDelay> read_run_delay() {
   return is_complete ? std::optional(delay) : std::nullopt;
 }
 
-bool move_to_another_core() {
-  cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
-  cpu_set_t others = allowed;
+bool CoreAvoidance::begin() {
+  // Two contexts of one thread: what the first one made of its affinity is not the thread's own.
+  thread_local cpu_set_t last_allowed{};
+  thread_local cpu_set_t last_others{};
+  end();
   const int core = ::sched_getcpu();
-  if (core < 0) return false;
-  CPU_CLR(static_cast<size_t>(core), &others);
-  if (CPU_COUNT(&others) == 0 || ::sched_setaffinity(0, sizeof others, &others) != 0) return false;
-  ::sched_setaffinity(0, sizeof allowed, &allowed);
+  if (core < 0 || ::sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) return false;
+  if (CPU_EQUAL(&allowed_, &last_others)) allowed_ = last_allowed;
+  others_ = allowed_;
+  CPU_CLR(static_cast<size_t>(core), &others_);
+  if (CPU_COUNT(&others_) == 0) return false;
+  if (::sched_setaffinity(0, sizeof others_, &others_) != 0) return false;
+  thread_ = static_cast<int>(::syscall(SYS_gettid));
+  last_allowed = allowed_;
+  last_others = others_;
   return true;
+}
+
+void CoreAvoidance::end() {
+  const int thread = std::exchange(thread_, 0);
+  cpu_set_t now;
+  if (thread == 0 || ::sched_getaffinity(thread, sizeof now, &now) != 0) return;
+  if (CPU_EQUAL(&now, &others_)) ::sched_setaffinity(thread, sizeof allowed_, &allowed_);
 }
 
 }  // namespace lyre::client

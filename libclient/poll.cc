@@ -52,6 +52,7 @@ void lyre_context::look_at_control(int64_t now) {
   if (!regular_work_.may_run(lyre::nanos(now))) return;
   if (now - control_seen_ns_ < kControlIntervalNs) return;
   control_seen_ns_ = now;
+  waiter_.look(now);
   read_control();
 }
 

@@ -32,6 +32,10 @@ class Starvation {
   static constexpr int64_t kWaitNsMin = 300'000;
   /// Who is starved so soon after a move rests instead: other cores are busy, too.
   static constexpr int64_t kMoveAgainNs = 30'000'000;
+  /// For how long a thread that was told to move keeps off that core, at first and at most. The
+  /// same advice soon after that, within kForgetNs, doubles the time.
+  static constexpr int64_t kAwayNsMin = 1'000'000'000;
+  static constexpr int64_t kAwayNsMax = 16'000'000'000;
   /// For how long the advice to rest is valid, at first and at most. The same advice again soon,
   /// within kForgetNs, doubles the time.
   static constexpr int64_t kRestNsMin = 16'000'000;
@@ -52,6 +56,9 @@ class Starvation {
     return is_starved ? respond(now_ns) : Advice::kPoll;
   }
 
+  /// After kMove.
+  int64_t away_ns() const { return away_ns_; }
+
  private:
   void begin(int64_t now_ns, const std::optional<RunDelay>& delay) {
     looked_ns_ = now_ns;
@@ -65,6 +72,8 @@ class Starvation {
   }
   Advice respond(int64_t now_ns) {
     if (!moved_ns_ || now_ns - *moved_ns_ >= kMoveAgainNs) {
+      const bool is_soon = moved_ns_ && now_ns - *moved_ns_ - away_ns_ < kForgetNs;
+      away_ns_ = is_soon ? std::min(away_ns_ * 2, kAwayNsMax) : kAwayNsMin;
       moved_ns_ = now_ns;
       return Advice::kMove;
     }
@@ -79,6 +88,7 @@ class Starvation {
   int64_t looked_ns_ = 0;  ///< when what is compared began
   int64_t called_ns_ = INT64_MIN / 2;
   std::optional<int64_t> moved_ns_;
+  int64_t away_ns_ = kAwayNsMin;
   int64_t rest_ns_ = kRestNsMin;
   int64_t rest_until_ns_ = INT64_MIN / 2;
 };

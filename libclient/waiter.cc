@@ -76,9 +76,13 @@ bool Waiter::sleep_armed(int64_t wait_ns) {
 bool Waiter::must_rest(int64_t now) {
   thread_local bool has_short_slices = false;
   if (!std::exchange(has_short_slices, true)) ask_for_short_time_slices();
+  look(now);
   const Starvation::Advice advice = starvation_.advise(now, read_run_delay);
-  if (advice == Starvation::Advice::kMove) move_to_another_core();
-  return advice == Starvation::Advice::kRest;
+  if (advice == Starvation::Advice::kPoll) return false;
+  come_back();  // it is starved where it is now
+  if (advice == Starvation::Advice::kRest) return true;
+  if (core_avoidance_.begin()) away_until_ = now + starvation_.away_ns();
+  return false;
 }
 
 }  // namespace lyre::client

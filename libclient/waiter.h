@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "libclient/own_thread.h"
 #include "libclient/resources.h"
 #include "libclient/starvation.h"
 #include "stack/base/core_contention.h"
@@ -41,11 +42,19 @@ class Waiter {
 
   /// For a caller that yields by itself between two rests, see lyre_rest(). True: it should sleep.
   /// Makes the calling thread's time slices short (stack/base/time_slice.h).
-  /// Where the calling thread hardly gets its core, it moves to another one first.
+  /// Where the calling thread hardly gets its core, it goes to others first, for a while.
   bool must_rest(int64_t now);
+  /// Ends that while.
+  void look(int64_t now) {
+    if (now >= away_until_) come_back();
+  }
 
  private:
   bool sleep_armed(int64_t wait_ns);
+  void come_back() {
+    away_until_ = INT64_MAX;
+    core_avoidance_.end();
+  }
 
   UniqueFd wake_;
   UniqueFd poll_fd_;
@@ -54,6 +63,8 @@ class Waiter {
   bool is_armed_ = false;
   CoreContention contention_;
   Starvation starvation_;
+  CoreAvoidance core_avoidance_;
+  int64_t away_until_ = INT64_MAX;
 };
 
 }  // namespace lyre::client

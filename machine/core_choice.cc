@@ -131,6 +131,22 @@ std::vector<uint32_t> choose_cores(std::span<const Processor> processors,
   return has_one ? choice.numbers() : std::vector<uint32_t>{processors.front().number};
 }
 
+std::vector<uint32_t> other_cores(std::span<const Processor> processors, uint32_t core,
+                                  std::span<const uint32_t> workers,
+                                  std::span<const uint32_t> isolated) {
+  const auto own = std::find_if(processors.begin(), processors.end(),
+                                [&](const Processor& each) { return each.number == core; });
+  if (own == processors.end()) return {};
+  std::vector<uint32_t> free, of_workers;
+  for (const Processor& each : processors) {
+    const bool is_open = std::find(isolated.begin(), isolated.end(), each.number) == isolated.end();
+    if (each.node != own->node || each.number == core || !is_open) continue;
+    const bool is_taken = std::find(workers.begin(), workers.end(), each.number) != workers.end();
+    (is_taken ? of_workers : free).push_back(each.number);
+  }
+  return free.empty() ? of_workers : free;
+}
+
 int memory_node(std::span<const PortDemand> ports, int worker_node) {
   int common = kAnyNode;
   for (const PortDemand& port : ports) {

@@ -33,6 +33,13 @@ PortDemand demand_of(const Roots& roots, const std::string& device, uint32_t kno
 std::vector<uint32_t> choose_cores(std::span<const Processor> processors,
                                    std::span<const PortDemand> ports, uint32_t most);
 
+/// The processors to which the worker of `core` may go while another thread computes there: those
+/// of its node, without `workers` and `isolated` ones. Where only workers' are left: theirs.
+/// Ascending; none if there are no others.
+std::vector<uint32_t> other_cores(std::span<const Processor> processors, uint32_t core,
+                                  std::span<const uint32_t> workers,
+                                  std::span<const uint32_t> isolated);
+
 /// The node whose memory a worker at `worker_node` uses: that of the NICs where they have one in
 /// common, else its own.
 int memory_node(std::span<const PortDemand> ports, int worker_node);

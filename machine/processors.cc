@@ -33,6 +33,10 @@ uint32_t core_of(const Roots& roots, uint32_t number) {
 
 }  // namespace
 
+std::vector<uint32_t> isolated_processors(const Roots& roots) {
+  return numbers_of_list(first_line(roots.sys + "/devices/system/cpu/isolated"));
+}
+
 std::vector<uint32_t> numbers_of_list(std::string_view list) {
   std::vector<uint32_t> numbers;
   while (!list.empty()) {

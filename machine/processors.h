@@ -23,6 +23,9 @@ std::vector<Processor> processors(const Roots& roots, std::span<const uint32_t> 
 /// The NUMA node of a processor; 0 where the kernel names none.
 int node_of_processor(const Roots& roots, uint32_t number);
 
+/// Those where the scheduler places no thread by itself (isolcpus).
+std::vector<uint32_t> isolated_processors(const Roots& roots);
+
 /// The numbers of a kernel's list such as "0-3,8,10-11"; none where the text is no such list.
 std::vector<uint32_t> numbers_of_list(std::string_view list);
 /// The other way: "0-3, 8". REQUIRES: ascending.

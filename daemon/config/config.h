@@ -105,6 +105,8 @@ struct Config {
   std::vector<uint32_t> cores;    ///< empty: place_workers() chooses
   uint32_t cores_line = 0;        ///< line in the file; 0: not given
   std::vector<int> memory_nodes;  ///< of each worker's packet memory; set by place_workers()
+  std::vector<std::vector<uint32_t>> other_cores;  ///< of each worker; set by place_workers()
+  bool leaves_busy_cores = false;
   IdleMode idle{};
   Nanos spin;
   Nanos awake;

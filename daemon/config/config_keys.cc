@@ -59,6 +59,10 @@ constexpr Key kKeys[] = {
    "one for each 15 Gb/s of the ports' speed and at least one, and core 0 only where there is no "
    "other. lyred --check says which. Every worker has a queue of its own at each port.",
    [](Config& c, const KeyValue& v) { c.cores = std::get<std::vector<uint32_t>>(v); }},
+  {"workers", "leave_busy_cores", KeyType::kFlag, "true", 0, 0, "",
+   "An adaptive worker on whose core another thread computes runs on others of the node, for 1 to "
+   "16 s, then returns: those that the daemon may use and that are no worker's. false: it stays.",
+   [](Config& c, const KeyValue& v) { c.leaves_busy_cores = flag(v); }},
   {"workers", "idle", KeyType::kChoice, "\"adaptive\"", 0, 0, "adaptive|busy",
    "\"adaptive\": a worker without work gives its core away and sleeps. \"busy\": it polls "
    "forever, for lowest latency on cores that nothing else uses.",

@@ -14,13 +14,17 @@ void place_workers(Config& config, const machine::Roots& roots, std::span<const 
   for (const PortConfig& port : config.ports) {
     ports.push_back(machine::demand_of(roots, port.device, port.speed_mbps));
   }
-  if (config.cores.empty()) {
-    config.cores = machine::choose_cores(machine::processors(roots, allowed), ports, kCoresMax);
-  }
+  const std::vector<machine::Processor> processors = machine::processors(roots, allowed);
+  if (config.cores.empty()) config.cores = machine::choose_cores(processors, ports, kCoresMax);
+  const std::vector<uint32_t> isolated = machine::isolated_processors(roots);
   config.memory_nodes.clear();
+  config.other_cores.clear();
   for (const uint32_t core : config.cores) {
     config.memory_nodes.push_back(
         machine::memory_node(ports, machine::node_of_processor(roots, core)));
+    config.other_cores.push_back(
+        config.leaves_busy_cores ? machine::other_cores(processors, core, config.cores, isolated)
+                                 : std::vector<uint32_t>{});
   }
 }
 

@@ -9,8 +9,8 @@
 
 namespace lyre {
 
-/// Chooses the cores of "auto" among the processors `allowed` (ascending), and the NUMA node of
-/// each worker's packet memory (machine/core_choice.h).
+/// Chooses the cores of "auto" among the processors `allowed` (ascending), the NUMA node of
+/// each worker's packet memory, and to which cores each may go (machine/core_choice.h).
 void place_workers(Config& config, const machine::Roots& roots, std::span<const uint32_t> allowed);
 
 /// Where the workers run, for people: "workers: 2, on cores 14-15; memory of NUMA node 1".

@@ -37,6 +37,10 @@ class IdlePolicy {
   void on_submissions(size_t count, Nanos now);
   /// After each look at the host, see CrowdedHost.
   void on_look(bool is_crowded) { vain_polls_.on_look(is_crowded); }
+  /// Whether another thread computes on the worker's core.
+  bool is_contended(Nanos now) const { return contention_.is_contended(now); }
+  /// The worker runs on another core from now on.
+  void on_core_change() { contention_ = {}; }
   /// After a turn that began at `now`, did `work`, and must be repeated at `deadline`.
   Decision after_turn(size_t work, Nanos now, Nanos deadline);
 

@@ -16,12 +16,14 @@
 #include <ctime>
 #include <future>
 #include <new>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
+#include "daemon/workers/busy_core.h"
 #include "daemon/workers/crowded_host.h"
 #include "daemon/workers/queue_waits.h"
 #include "machine/files.h"
@@ -51,14 +53,21 @@ timespec timespec_of(Nanos span) {
   return {.tv_sec = span.value / 1'000'000'000, .tv_nsec = span.value % 1'000'000'000};
 }
 
+/// The calling thread runs on these cores only. Returns an error's number.
+int run_on(std::span<const uint32_t> cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const uint32_t core : cores) CPU_SET(core, &set);
+  return ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
+}
+
 uint32_t online_processors() {
   return static_cast<uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 /// The scheduler places no other thread there by itself.
 bool is_isolated(uint32_t core) {
-  const std::string list = machine::first_line("/sys/devices/system/cpu/isolated");
-  const std::vector<uint32_t> isolated = machine::numbers_of_list(list);
+  const std::vector<uint32_t> isolated = machine::isolated_processors(machine::Roots{});
   return std::find(isolated.begin(), isolated.end(), core) != isolated.end();
 }
 
@@ -73,6 +82,7 @@ class WorkerThreads::Thread {
         idle_(options.idle, options.spin, options.awake),
         crowd_("/proc/loadavg", online_processors()),
         shares_core_(options.idle == IdleMode::kAdaptive && !is_isolated(seat.core)),
+        may_leave_(shares_core_ && !seat.other_cores.empty()),
         queues_(seat.queues),
         epoll_(::epoll_create1(EPOLL_CLOEXEC)),
         bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
@@ -184,10 +194,7 @@ class WorkerThreads::Thread {
   Status settle() {
     const std::string core = std::to_string(seat_.core);
     ::pthread_setname_np(::pthread_self(), ("lyre-core" + core).c_str());
-    cpu_set_t cores;
-    CPU_ZERO(&cores);
-    CPU_SET(seat_.core, &cores);
-    if (const int code = ::pthread_setaffinity_np(::pthread_self(), sizeof cores, &cores)) {
+    if (const int code = run_on({&seat_.core, 1})) {
       return failure("core " + core + " cannot be used", code);
     }
     ::prctl(PR_SET_TIMERSLACK, kTimerSlack.value, 0, 0, 0);
@@ -224,9 +231,20 @@ class WorkerThreads::Thread {
       idle_.on_look(crowd_.look(now));
     }
     const IdlePolicy::Decision decision = idle_.after_turn(work, now, deadline);
+    if (may_leave_) change_core(busy_core_.after_turn(idle_.is_contended(now), now));
     if (decision.is_step_due) keep_path_warm(now);
     if (decision.action == IdlePolicy::Action::kYield) ::sched_yield();
     if (decision.action == IdlePolicy::Action::kSleep) sleep(decision);
+  }
+
+  /// The kernel chooses among the other cores. Where it refuses all of them, nothing changes.
+  void change_core(BusyCore::Action action) {
+    if (action == BusyCore::Action::kStay) return;
+    const bool leaves = action == BusyCore::Action::kLeave;
+    const std::span<const uint32_t> own(&seat_.core, 1);
+    if (run_on(leaves ? std::span<const uint32_t>(seat_.other_cores) : own) != 0) return;
+    idle_.on_core_change();
+    if (leaves) seat_.stats->core_departures.add(1);
   }
 
   void keep_path_warm(Nanos now) {
@@ -288,7 +306,9 @@ class WorkerThreads::Thread {
   channel::WorkerDoorbell& doorbell_;
   IdlePolicy idle_;
   CrowdedHost crowd_;
+  BusyCore busy_core_;
   const bool shares_core_;    ///< an adaptive worker's
+  const bool may_leave_;      ///< the core, while another thread computes there
   uint64_t submissions_ = 0;  ///< until the last turn
   Nanos warmed_at_{0};        ///< the last call of keep_path_warm() that did something
   Nanos turned_at_{0};        ///< when the last turn began

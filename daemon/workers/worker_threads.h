@@ -20,6 +20,7 @@ struct WorkerSeat {
   worker::Worker* worker = nullptr;
   channel::WorkerStats* stats = nullptr;
   uint32_t core = 0;
+  std::vector<uint32_t> other_cores;  ///< where it may run while another thread computes on `core`
   std::vector<io::PacketIo*> queues;  ///< one of each port
 };
 

@@ -14,7 +14,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 15;
+inline constexpr uint32_t kStatsVersion = 16;
 
 /// A counter with one writer and any number of readers.
 class StatCounter {
@@ -33,44 +33,45 @@ class StatCounter {
 static_assert(sizeof(StatCounter) == 8);
 
 /// Every counter of a worker: one table for the segment and the CLI.
-#define LYRE_WORKER_COUNTERS(X)                                                 \
-  X(polls, "turns of the worker's loop")                                        \
-  X(busy_polls, "turns that found work")                                        \
-  X(sleeps, "times the worker slept for want of work")                          \
-  X(rx_packets, "packets received")                                             \
-  X(rx_bytes, "bytes received, with all headers")                               \
-  X(tx_packets, "packets sent")                                                 \
-  X(tx_bytes, "bytes sent, with all headers")                                   \
-  X(tx_full, "times the port took fewer packets than offered")                  \
-  X(rx_missed, "packets received and lost for want of a buffer")                \
-  X(tcp_segments_in, "TCP segments that reached a connection")                  \
-  X(tcp_segments_out, "TCP segments sent")                                      \
-  X(tcp_payload_in, "TCP payload bytes received in order")                      \
-  X(tcp_payload_out, "TCP payload bytes sent, without retransmissions")         \
-  X(tcp_payload_acked, "TCP payload bytes acknowledged by peers")               \
-  X(tcp_payload_retransmitted, "TCP payload bytes sent again")                  \
-  X(tcp_timeouts, "retransmission timeouts")                                    \
-  X(tcp_resets_out, "RST segments sent")                                        \
-  X(tcp_resets_in, "connections that the peer reset")                           \
-  X(connects, "active opens that were established")                             \
-  X(connect_failures, "active opens that failed")                               \
-  X(accepts, "passive opens that were established")                             \
-  X(time_waits_cut, "TIME-WAITs that ended early for a new connection")         \
-  X(orphans_cut, "closing connections without a client, reset for another one") \
-  X(half_opens_cut, "handshakes of peers dropped for another connection")       \
-  X(loopback_packets, "packets delivered locally")                              \
-  X(copied_tx_bytes, "payload bytes the worker copied on the way out")          \
-  X(copied_rx_bytes, "payload bytes the worker copied on the way in")           \
-  X(client_copied_tx_bytes, "payload bytes that clients copied before sending") \
-  X(client_copied_rx_bytes, "payload bytes that clients copied when receiving") \
-  X(redirected_out, "packets of another worker's connections, sent on")         \
-  X(redirected_in, "packets that another worker received for this one")         \
-  X(handed_over, "connections moved to the worker that the NIC answers")        \
-  X(submissions, "entries taken from clients")                                  \
-  X(completions, "entries given to clients")                                    \
-  X(completion_ring_full, "times a client's completion ring had no room")       \
-  X(clients_expelled, "clients disconnected for breaking the channel's rules")  \
-  X(tx_linearised_bytes, "bytes copied because the port cannot gather")         \
+#define LYRE_WORKER_COUNTERS(X)                                                  \
+  X(polls, "turns of the worker's loop")                                         \
+  X(busy_polls, "turns that found work")                                         \
+  X(sleeps, "times the worker slept for want of work")                           \
+  X(core_departures, "times the worker left its core to a thread that computes") \
+  X(rx_packets, "packets received")                                              \
+  X(rx_bytes, "bytes received, with all headers")                                \
+  X(tx_packets, "packets sent")                                                  \
+  X(tx_bytes, "bytes sent, with all headers")                                    \
+  X(tx_full, "times the port took fewer packets than offered")                   \
+  X(rx_missed, "packets received and lost for want of a buffer")                 \
+  X(tcp_segments_in, "TCP segments that reached a connection")                   \
+  X(tcp_segments_out, "TCP segments sent")                                       \
+  X(tcp_payload_in, "TCP payload bytes received in order")                       \
+  X(tcp_payload_out, "TCP payload bytes sent, without retransmissions")          \
+  X(tcp_payload_acked, "TCP payload bytes acknowledged by peers")                \
+  X(tcp_payload_retransmitted, "TCP payload bytes sent again")                   \
+  X(tcp_timeouts, "retransmission timeouts")                                     \
+  X(tcp_resets_out, "RST segments sent")                                         \
+  X(tcp_resets_in, "connections that the peer reset")                            \
+  X(connects, "active opens that were established")                              \
+  X(connect_failures, "active opens that failed")                                \
+  X(accepts, "passive opens that were established")                              \
+  X(time_waits_cut, "TIME-WAITs that ended early for a new connection")          \
+  X(orphans_cut, "closing connections without a client, reset for another one")  \
+  X(half_opens_cut, "handshakes of peers dropped for another connection")        \
+  X(loopback_packets, "packets delivered locally")                               \
+  X(copied_tx_bytes, "payload bytes the worker copied on the way out")           \
+  X(copied_rx_bytes, "payload bytes the worker copied on the way in")            \
+  X(client_copied_tx_bytes, "payload bytes that clients copied before sending")  \
+  X(client_copied_rx_bytes, "payload bytes that clients copied when receiving")  \
+  X(redirected_out, "packets of another worker's connections, sent on")          \
+  X(redirected_in, "packets that another worker received for this one")          \
+  X(handed_over, "connections moved to the worker that the NIC answers")         \
+  X(submissions, "entries taken from clients")                                   \
+  X(completions, "entries given to clients")                                     \
+  X(completion_ring_full, "times a client's completion ring had no room")        \
+  X(clients_expelled, "clients disconnected for breaking the channel's rules")   \
+  X(tx_linearised_bytes, "bytes copied because the port cannot gather")          \
   X(software_checksums, "checksums computed on the processor")
 
 struct WorkerStats {

@@ -5,10 +5,14 @@ Whether they stay awake there is up to tests/unit/daemon/workers/idle_policy_tes
 here are too few for a job's (ShortGaps::kWorthwhile).
 """
 
+import contextlib
+import os
+import sys
 import time
 import unittest
 
 import bed
+import processes
 import transfer
 
 PORT = 5201
@@ -57,6 +61,41 @@ class IdleModes(unittest.TestCase):
         host = self.start("adaptive", awake_ms=0)
         self.work(host)
         self.await_growth(host, "sleeps")
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "there is one core only")
+    def test_a_worker_leaves_the_core_of_a_computing_process_and_returns(self):
+        host = self.start("adaptive")
+        own = self.cores_of_worker(host)
+        self.assertEqual(len(own), 1)
+        with self.computing(min(own)):
+            self.work_until(host, lambda: self.counters(host)["core_departures"] > 0)
+            self.assertTrue(self.cores_of_worker(host).isdisjoint(own))
+        self.work_until(host, lambda: self.cores_of_worker(host) == own)
+
+    @contextlib.contextmanager
+    def computing(self, core):
+        process = processes.start(["taskset", "-c", str(core), sys.executable, "-c",
+                                   "while True: pass"])
+        try:
+            yield
+        finally:
+            processes.end(process)
+
+    def work_until(self, host, is_done):
+        deadline = time.monotonic() + TIMEOUT_S
+        while not is_done():
+            self.assertLess(time.monotonic(), deadline, "nothing changed")
+            self.work(host)
+
+    @staticmethod
+    def cores_of_worker(host):
+        """On which the thread may run."""
+        threads = f"/proc/{host.daemon.pid}/task"
+        for thread in os.listdir(threads):
+            with open(f"{threads}/{thread}/comm", encoding="ascii") as name:
+                if name.read().startswith("lyre-core"):
+                    return os.sched_getaffinity(int(thread))
+        raise AssertionError("no worker")
 
     def test_a_worker_that_may_stay_awake_serves_and_sleeps_at_rest(self):
         host = self.start("adaptive", awake_ms=1000)

@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <thread>
 #include <vector>
 
 #include "tests/unit/libclient/shared_core.h"
@@ -39,18 +41,63 @@ TEST(OwnThread, WaitsBesideAComputingThreadAreAccounted) {
   EXPECT_GT(after->turns, before->turns);
 }
 
-TEST(OwnThread, MovesAndKeepsItsAffinity) {
-  const std::vector<int> allowed = allowed_cores();
-  if (allowed.size() < 2) GTEST_SKIP() << "this thread may use one core only";
-  EXPECT_TRUE(move_to_another_core());
-  EXPECT_EQ(allowed, allowed_cores());
+class CoreAvoidanceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (allowed_.size() < 2) GTEST_SKIP() << "this thread may use one core only";
+  }
+
+  const std::vector<int> allowed_ = allowed_cores();
+};
+
+TEST_F(CoreAvoidanceTest, KeepsTheThreadOffItsCoreUntilTheEnd) {
+  CoreAvoidance avoidance;
+  ASSERT_TRUE(avoidance.begin());
+  const std::vector<int> others = allowed_cores();
+  EXPECT_EQ(allowed_.size() - 1, others.size());
+  EXPECT_TRUE(std::ranges::includes(allowed_, others));
+  avoidance.end();
+  EXPECT_EQ(allowed_, allowed_cores());
 }
 
-TEST(OwnThread, DoesNotMoveWhereNoOtherCoreIsAllowed) {
+TEST_F(CoreAvoidanceTest, AnotherThreadMayEndIt) {
+  CoreAvoidance avoidance;
+  ASSERT_TRUE(avoidance.begin());
+  std::thread([&] { avoidance.end(); }).join();
+  EXPECT_EQ(allowed_, allowed_cores());
+}
+
+TEST_F(CoreAvoidanceTest, TwoOfOneThreadLeaveItsAffinityAsItWas) {
+  CoreAvoidance one, other;
+  ASSERT_TRUE(one.begin());
+  ASSERT_TRUE(other.begin());
+  EXPECT_EQ(allowed_.size() - 1, allowed_cores().size());
+  one.end();
+  other.end();
+  EXPECT_EQ(allowed_, allowed_cores());
+}
+
+TEST_F(CoreAvoidanceTest, AnAffinityThatSomebodyElseSetStays) {
+  CoreAvoidance avoidance;
+  ASSERT_TRUE(avoidance.begin());
+  cpu_set_t first;
+  CPU_ZERO(&first);
+  for (const int core : allowed_) CPU_SET(static_cast<size_t>(core), &first);
+  cpu_set_t before = first;
+  CPU_CLR(static_cast<size_t>(allowed_cores()[0]), &first);
+  ASSERT_EQ(0, ::sched_setaffinity(0, sizeof first, &first));
+  const std::vector<int> set = allowed_cores();
+  avoidance.end();
+  EXPECT_EQ(set, allowed_cores());
+  ::sched_setaffinity(0, sizeof before, &before);
+}
+
+TEST(OwnThread, HasNoOtherCoreWhereOneIsAllowed) {
   SharedCore core;
   const std::vector<int> allowed = allowed_cores();
   EXPECT_EQ(1u, allowed.size());
-  EXPECT_FALSE(move_to_another_core());
+  CoreAvoidance avoidance;
+  EXPECT_FALSE(avoidance.begin());
   EXPECT_EQ(allowed, allowed_cores());
 }
 

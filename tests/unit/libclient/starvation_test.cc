@@ -81,6 +81,19 @@ TEST_F(StarvationTest, AThreadThatWasAloneForAWhileMovesAgain) {
   EXPECT_EQ(Advice::kMove, advise_after_slices());
 }
 
+TEST_F(StarvationTest, WhoMovesAgainSoonStaysAwayForLonger) {
+  int64_t expected_ns = Starvation::kAwayNsMin;
+  for (int i = 0; i < 7; ++i) {
+    ASSERT_EQ(Advice::kMove, advise_after_slices());
+    EXPECT_EQ(expected_ns, starvation_.away_ns());
+    run(expected_ns);
+    expected_ns = std::min(expected_ns * 2, Starvation::kAwayNsMax);
+  }
+  run(Starvation::kForgetNs);
+  ASSERT_EQ(Advice::kMove, advise_after_slices());
+  EXPECT_EQ(Starvation::kAwayNsMin, starvation_.away_ns());
+}
+
 TEST_F(StarvationTest, ShortWaitsAreThoseOfThreadsThatPoll) {
   advise();
   for (int i = 0; i < 100; ++i) {

@@ -56,6 +56,21 @@ TEST(CoreChoice, NotMoreThanTheNodeHas) {
   EXPECT_THAT(chosen(machine_of(1, 8, 1), {{0, 400000}}, 3), ElementsAre(5, 6, 7)) << "limit";
 }
 
+TEST(CoreChoice, AWorkerMayGoToProcessorsOfItsNodeThatAreNoWorkers) {
+  const auto cores = machine_of(2, 4, 1);
+  const std::vector<uint32_t> workers = {2, 3, 7};
+  EXPECT_THAT(other_cores(cores, 3, workers, {}), ElementsAre(0, 1));
+  EXPECT_THAT(other_cores(cores, 7, workers, {}), ElementsAre(4, 5, 6));
+  EXPECT_THAT(other_cores(cores, 7, workers, std::vector<uint32_t>{4, 6}), ElementsAre(5));
+}
+
+TEST(CoreChoice, AWorkerGoesToAnotherWorkersCoreWhereAllAreWorkers) {
+  const std::vector<uint32_t> workers = {0, 1};
+  EXPECT_THAT(other_cores(machine_of(1, 2, 1), 0, workers, {}), ElementsAre(1));
+  EXPECT_THAT(other_cores(machine_of(1, 1, 1), 0, workers, {}), IsEmpty());
+  EXPECT_THAT(other_cores(machine_of(1, 2, 1), 5, workers, {}), IsEmpty()) << "not one of them";
+}
+
 TEST(CoreChoice, NeverProcessorZeroWhereThereIsAnother) {
   EXPECT_THAT(chosen(machine_of(1, 4, 1), {{0, 400000}}), ElementsAre(1, 2, 3));
   EXPECT_THAT(chosen(machine_of(2, 1, 1), {{0, 10000}}), ElementsAre(1)) << "on another node";

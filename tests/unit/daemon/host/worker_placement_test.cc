@@ -56,5 +56,15 @@ TEST_F(WorkerPlacementTest, WithoutANicEachWorkerUsesItsOwnMemory) {
   EXPECT_THAT(placed("", "net_memif0", 0).cores, ElementsAre(7));
 }
 
+TEST_F(WorkerPlacementTest, AWorkerMayGoToCoresOfItsNode) {
+  const Config config = placed("[workers]\ncores = [5, 1]\n", "net_memif0", 0);
+  EXPECT_THAT(config.other_cores, ElementsAre(ElementsAre(4, 6, 7), ElementsAre(0, 2, 3)));
+}
+
+TEST_F(WorkerPlacementTest, NoWorkerGoesAnywhereWhereTheFileSaysSo) {
+  const Config config = placed("[workers]\nleave_busy_cores = false\n", "0000:00:06.0", 25000);
+  EXPECT_THAT(config.other_cores, ElementsAre(ElementsAre(), ElementsAre()));
+}
+
 }  // namespace
 }  // namespace lyre
