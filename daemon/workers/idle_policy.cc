@@ -27,7 +27,9 @@ void IdlePolicy::on_yield(Nanos took, Nanos now) {
 IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadline) {
   if (mode_ == IdleMode::kBusy) return {.action = Action::kPoll};
   // The time between two turns' starts: a turn that found nothing, which is short, and the yield.
-  if (has_yielded_) on_yield(now - turned_at_, now);
+  const Nanos yield = has_yielded_ ? now - turned_at_ : Nanos{0};
+  if (has_yielded_) on_yield(yield, now);
+  has_given_freely_ = work == 0 && yield >= CoreContention::kSlice;
   turned_at_ = now;
   vain_polls_.on_turn(work);
   Decision decision;

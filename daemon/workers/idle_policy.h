@@ -39,6 +39,9 @@ class IdlePolicy {
   void on_look(bool is_crowded) { vain_polls_.on_look(is_crowded); }
   /// Whether another thread computes on the worker's core.
   bool is_contended(Nanos now) const { return contention_.is_contended(now); }
+  /// In the yield before the last turn another thread had a time slice, and nothing came for the
+  /// worker meanwhile.
+  bool has_given_freely() const { return has_given_freely_; }
   /// The worker runs on another core from now on.
   void on_core_change() { contention_ = {}; }
   /// After a turn that began at `now`, did `work`, and must be repeated at `deadline`.
@@ -57,7 +60,8 @@ class IdlePolicy {
   VainPolls vain_polls_;
   ShortGaps short_gaps_;
   bool has_yielded_ = false;  ///< after the last turn
-  Nanos turned_at_{0};        ///< when the last turn began
+  bool has_given_freely_ = false;
+  Nanos turned_at_{0};  ///< when the last turn began
   Nanos last_work_{INT64_MIN / 2};
   Nanos last_submission_{INT64_MIN / 2};
   Nanos unsure_sleep_;

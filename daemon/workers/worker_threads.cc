@@ -231,7 +231,9 @@ class WorkerThreads::Thread {
       idle_.on_look(crowd_.look(now));
     }
     const IdlePolicy::Decision decision = idle_.after_turn(work, now, deadline);
-    if (may_leave_) change_core(busy_core_.after_turn(idle_.is_contended(now), now));
+    if (may_leave_) {
+      change_core(busy_core_.after_turn(idle_.is_contended(now), idle_.has_given_freely(), now));
+    }
     if (decision.is_step_due) keep_path_warm(now);
     if (decision.action == IdlePolicy::Action::kYield) ::sched_yield();
     if (decision.action == IdlePolicy::Action::kSleep) sleep(decision);

@@ -14,9 +14,9 @@ constexpr Nanos kTurn = millis(1);
 class BusyCoreTest : public ::testing::Test {
  protected:
   /// Turns until the worker changes its core, at most for `span`; nullopt: it does not.
-  std::optional<Change> turn_for(Nanos span, bool is_contended) {
+  std::optional<Change> turn_for(Nanos span, bool is_contended, bool is_free = false) {
     for (const Nanos end = now_ + span; now_ < end; now_ = now_ + kTurn) {
-      const Change action = busy_core_.after_turn(is_contended, now_);
+      const Change action = busy_core_.after_turn(is_contended, is_free, now_);
       if (action != Change::kStay) return action;
     }
     return std::nullopt;
@@ -45,10 +45,17 @@ TEST_F(BusyCoreTest, StaysWhereAClientComputesBetweenTwoSteps) {
   }
 }
 
+TEST_F(BusyCoreTest, ASliceInWhichNothingCameForTheWorkerBeginsAnew) {
+  EXPECT_EQ(turn_for(BusyCore::kLongMin - kTurn, true), std::nullopt);
+  EXPECT_EQ(turn_for(kTurn, true, true), std::nullopt);
+  EXPECT_EQ(time_to(Change::kLeave, true), BusyCore::kLongMin);
+  EXPECT_EQ(time_to(Change::kReturn, false), BusyCore::kAwayMin);
+}
+
 TEST_F(BusyCoreTest, AGapInWhichItTestsAgainIsNoEnd) {
   EXPECT_EQ(turn_for(BusyCore::kLongMin - kTurn, true), std::nullopt);
   EXPECT_EQ(turn_for(BusyCore::kGapMax - kTurn, false), std::nullopt);
-  EXPECT_EQ(busy_core_.after_turn(true, now_), Change::kLeave);
+  EXPECT_EQ(busy_core_.after_turn(true, false, now_), Change::kLeave);
 }
 
 TEST_F(BusyCoreTest, IsAwayForLongerEachTimeTheThreadStillComputes) {
@@ -64,7 +71,7 @@ TEST_F(BusyCoreTest, ALaterThreadIsANewOne) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(time_to(Change::kLeave, true), BusyCore::kLongMin);
     EXPECT_EQ(time_to(Change::kReturn, false), BusyCore::kAwayMin);
-    turn_for(BusyCore::kAwayMin, false);
+    turn_for(BusyCore::kAwayMin + kTurn, false);
   }
 }
 
@@ -81,7 +88,7 @@ TEST_F(BusyCoreTest, StaysForAWhileWhereTheOtherCoresAreNoBetter) {
 TEST_F(BusyCoreTest, AWorkerThatMadeNoTurnsReturnsAtTheFirstOne) {
   time_to(Change::kLeave, true);
   now_ = now_ + seconds(1000);
-  EXPECT_EQ(busy_core_.after_turn(true, now_), Change::kReturn);
+  EXPECT_EQ(busy_core_.after_turn(true, false, now_), Change::kReturn);
 }
 
 }  // namespace

@@ -55,6 +55,19 @@ Nanos lose_slices(IdlePolicy& policy, Nanos now) {
   return now;
 }
 
+TEST(IdlePolicy, ASliceIsFreeWhereNothingCameMeanwhile) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
+  Nanos now = seconds(1);
+  for (const size_t found : {size_t{0}, size_t{1}}) {
+    policy.after_turn(1, now += micros(1), kNever);
+    EXPECT_EQ(policy.after_turn(0, now += micros(1), kNever).action, Action::kYield);
+    policy.after_turn(found, now += CoreContention::kSlice, kNever);
+    EXPECT_EQ(policy.has_given_freely(), found == 0);
+  }
+  policy.after_turn(1, now += millis(3), kNever);
+  EXPECT_FALSE(policy.has_given_freely()) << "it had not yielded";
+}
+
 TEST(IdlePolicy, AdaptiveSleepsInsteadOfYieldingWhileSomebodyComputesOnItsCore) {
   IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
   Nanos now = seconds(1);
