@@ -24,6 +24,14 @@ bool take_number(std::string_view* text, int64_t* out) {
   return true;
 }
 
+/// What a context made of the thread's affinity, and what that was. Another context of the same
+/// thread must not take the former for the thread's own.
+struct Narrowed {
+  cpu_set_t allowed{};
+  cpu_set_t others{};
+};
+thread_local Narrowed narrowed;
+
 }  // namespace
 
 std::optional<RunDelay> read_run_delay() {
@@ -41,20 +49,16 @@ std::optional<RunDelay> read_run_delay() {
 }
 
 bool CoreAvoidance::begin() {
-  // Two contexts of one thread: what the first one made of its affinity is not the thread's own.
-  thread_local cpu_set_t last_allowed{};
-  thread_local cpu_set_t last_others{};
   end();
   const int core = ::sched_getcpu();
   if (core < 0 || ::sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) return false;
-  if (CPU_EQUAL(&allowed_, &last_others)) allowed_ = last_allowed;
+  if (CPU_EQUAL(&allowed_, &narrowed.others)) allowed_ = narrowed.allowed;
   others_ = allowed_;
   CPU_CLR(static_cast<size_t>(core), &others_);
   if (CPU_COUNT(&others_) == 0) return false;
   if (::sched_setaffinity(0, sizeof others_, &others_) != 0) return false;
   thread_ = static_cast<int>(::syscall(SYS_gettid));
-  last_allowed = allowed_;
-  last_others = others_;
+  narrowed = {.allowed = allowed_, .others = others_};
   return true;
 }
 
@@ -62,7 +66,9 @@ void CoreAvoidance::end() {
   const int thread = std::exchange(thread_, 0);
   cpu_set_t now;
   if (thread == 0 || ::sched_getaffinity(thread, sizeof now, &now) != 0) return;
-  if (CPU_EQUAL(&now, &others_)) ::sched_setaffinity(thread, sizeof allowed_, &allowed_);
+  if (!CPU_EQUAL(&now, &others_)) return;
+  ::sched_setaffinity(thread, sizeof allowed_, &allowed_);
+  if (thread == static_cast<int>(::syscall(SYS_gettid))) narrowed = {};
 }
 
 }  // namespace lyre::client

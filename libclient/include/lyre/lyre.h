@@ -152,10 +152,11 @@ LYRE_API int lyre_arm(lyre_context* context);
  * on this core, a yield gives that thread a time slice of some milliseconds. lyre_rest() notices
  * that the calling thread hardly gets its core. It takes that core from the thread's affinity, if
  * that has others, and gives it back after 1 to 16 s: in a later call, or when the context is
- * destroyed. If that does not help it sleeps until lyre_poll() has something to do, at most
- * max_us. In any other case it returns at once. The first call in a thread shortens the thread's
- * time slices (sched_setattr(), Linux 6.12), so that it runs as soon as it is woken. Its share of
- * the core stays the same. */
+ * destroyed. Threads that the caller makes meanwhile inherit an affinity without that core. If
+ * that does not help it sleeps until lyre_poll() has something to do, at most max_us. In any other
+ * case it returns at once. The first call in a thread shortens the thread's time slices
+ * (sched_setattr(), Linux 6.12), so that it runs as soon as it is woken. Its share of the core
+ * stays the same. */
 LYRE_API void lyre_rest(lyre_context* context, int max_us);
 /* The same for a caller that holds a lock. Where lyre_rest() would return at once, it returns 0.
  * Otherwise the context is armed: release the lock, wait for lyre_eventfd() at most for as many

@@ -78,18 +78,33 @@ TEST_F(CoreAvoidanceTest, TwoOfOneThreadLeaveItsAffinityAsItWas) {
 }
 
 TEST_F(CoreAvoidanceTest, AnAffinityThatSomebodyElseSetStays) {
+  cpu_set_t all;
+  ASSERT_EQ(0, ::sched_getaffinity(0, sizeof all, &all));
   CoreAvoidance avoidance;
   ASSERT_TRUE(avoidance.begin());
-  cpu_set_t first;
-  CPU_ZERO(&first);
-  for (const int core : allowed_) CPU_SET(static_cast<size_t>(core), &first);
-  cpu_set_t before = first;
-  CPU_CLR(static_cast<size_t>(allowed_cores()[0]), &first);
-  ASSERT_EQ(0, ::sched_setaffinity(0, sizeof first, &first));
+  cpu_set_t others = all;
+  CPU_CLR(static_cast<size_t>(allowed_cores()[0]), &others);
+  ASSERT_EQ(0, ::sched_setaffinity(0, sizeof others, &others));
   const std::vector<int> set = allowed_cores();
   avoidance.end();
   EXPECT_EQ(set, allowed_cores());
-  ::sched_setaffinity(0, sizeof before, &before);
+  ::sched_setaffinity(0, sizeof all, &all);
+}
+
+TEST_F(CoreAvoidanceTest, AnAffinityThatLooksLikeAFormerOneIsTheThreadsOwn) {
+  cpu_set_t all, without;
+  ASSERT_EQ(0, ::sched_getaffinity(0, sizeof all, &all));
+  CoreAvoidance avoidance;
+  ASSERT_TRUE(avoidance.begin());
+  ASSERT_EQ(0, ::sched_getaffinity(0, sizeof without, &without));
+  avoidance.end();
+  ASSERT_EQ(0, ::sched_setaffinity(0, sizeof without, &without));
+  const std::vector<int> own = allowed_cores();
+  avoidance.begin();
+  EXPECT_TRUE(std::ranges::includes(own, allowed_cores()));
+  avoidance.end();
+  EXPECT_EQ(own, allowed_cores());
+  ::sched_setaffinity(0, sizeof all, &all);
 }
 
 TEST(OwnThread, HasNoOtherCoreWhereOneIsAllowed) {
