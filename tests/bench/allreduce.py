@@ -8,6 +8,7 @@ import sys
 
 import processes
 from cores_apart import CoresApart, are_near
+from driver_share import DriverShare
 from measures import (HONEST, KERNEL, SUPER, SUPER_TRUSTED, TRUSTED, Failed, kernel_wire, output_of,
                       pass_through)
 from record import Row
@@ -165,11 +166,15 @@ class Job:
 
     def _processor_s(self, hosts, report_of):
         """Of the plugin's ranks and of both daemons, in a run of their own: daemons at rest while
-        the kernel's transports are measured do not count. Daemons work in the warm-up, too."""
+        the kernel's transports are measured do not count. Daemons work in the warm-up, too. And
+        without what the driver of their wire takes, if that is known."""
         before = daemons_s(hosts)
-        ranks = report_of("--no-kernel")["plugin"]["processor_ns"] / 1e9
-        daemons = daemons_s(hosts) - before
-        return ranks + daemons * self._iterations / (self._iterations + 1)
+        with DriverShare([hosts.a.pid, hosts.b.pid]) as driver:
+            ranks = report_of("--no-kernel")["plugin"]["processor_ns"] / 1e9
+        daemons = (daemons_s(hosts) - before) * self._iterations / (self._iterations + 1)
+        return {"all": ranks + daemons,
+                "but the driver": None if driver.share is None
+                else ranks + daemons * (1 - driver.share)}
 
     def __exit__(self, *_exception):
         return False
@@ -198,18 +203,25 @@ class Job:
 
     def add_processor(self, group, name):
         gib = sum(self._sizes) * self._iterations / (1 << 30)
-        self._add_pair(
+        kernel = self._add_pair(
             group, name, "s", True,
             [min(k["processor_ns"] for k in report["kernel"]) / 1e9 / gib
              for report in self._reports],
-            [seconds / gib for seconds in self._plugin_s])
+            [seconds["all"] / gib for seconds in self._plugin_s])
+        rest = [seconds["but the driver"] for seconds in self._plugin_s]
+        if None not in rest:
+            self._add(group, f"{name}, without memif's driver", "s", True,
+                      [seconds / gib for seconds in rest], kernel)
 
     def _add_pair(self, group, name, unit, lower_is_better, kernel, lyre):
-        beside = self._bench.table.add(Row(group, f"kernel's best, {name}", unit, kernel,
-                                           self._text, lower_is_better=lower_is_better,
-                                           line_ns=self._line_ns))
-        self._bench.table.add(Row(group, name, unit, lyre, self._text, beside,
-                                  lower_is_better=lower_is_better, line_ns=self._line_ns))
+        """Returns the kernel's row."""
+        beside = self._add(group, f"kernel's best, {name}", unit, lower_is_better, kernel)
+        self._add(group, name, unit, lower_is_better, lyre, beside)
+        return beside
+
+    def _add(self, group, name, unit, lower_is_better, values, beside=None):
+        return self._bench.table.add(Row(group, name, unit, values, self._text, beside,
+                                         lower_is_better=lower_is_better, line_ns=self._line_ns))
 
 
 def daemons_s(hosts):
