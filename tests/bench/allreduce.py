@@ -166,14 +166,14 @@ class Job:
 
     def _processor_s(self, hosts, report_of):
         """Of the plugin's ranks and of both daemons, in a run of their own: daemons at rest while
-        the kernel's transports are measured do not count. Daemons work in the warm-up, too. And
-        without what the driver of their wire takes, if that is known."""
+        the kernel's transports are measured do not count. Daemons work in the warm-up, too. The
+        time without the wire's driver is None where perf is not installed."""
         before = daemons_s(hosts)
         with DriverShare([hosts.a.pid, hosts.b.pid]) as driver:
             ranks = report_of("--no-kernel")["plugin"]["processor_ns"] / 1e9
         daemons = (daemons_s(hosts) - before) * self._iterations / (self._iterations + 1)
         return {"all": ranks + daemons,
-                "but the driver": None if driver.share is None
+                "without the driver": None if driver.share is None
                 else ranks + daemons * (1 - driver.share)}
 
     def __exit__(self, *_exception):
@@ -208,7 +208,7 @@ class Job:
             [min(k["processor_ns"] for k in report["kernel"]) / 1e9 / gib
              for report in self._reports],
             [seconds["all"] / gib for seconds in self._plugin_s])
-        rest = [seconds["but the driver"] for seconds in self._plugin_s]
+        rest = [seconds["without the driver"] for seconds in self._plugin_s]
         if None not in rest:
             self._add(group, f"{name}, without memif's driver", "s", True,
                       [seconds / gib for seconds in rest], kernel)

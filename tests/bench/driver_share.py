@@ -1,4 +1,4 @@
-"""How much of the processor time of daemons the driver of their wire takes.
+"""The part of the wire's driver in the processor time of daemons.
 
 memif's driver copies each packet with the daemons' cores. A NIC does that itself, so this part is
 the test wire's. perf samples it; without perf nothing is known."""
@@ -12,7 +12,7 @@ import tempfile
 import processes
 
 DRIVER = "librte_net_memif"
-# Samples a second of processor time: some thousand in a job, for less than 1 % of its time.
+# Samples in a second of processor time.
 FREQUENCY = 997
 LINE = re.compile(r"^\s*([0-9.]+)%\s+(\S+)")
 
