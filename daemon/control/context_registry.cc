@@ -551,12 +551,16 @@ Status ContextRegistry::take_over_memory(const ClientRecord& record, Context& co
 }
 
 std::vector<worker::Command> ContextRegistry::handover_commands(uint32_t worker) const {
+  const auto has = [worker](const Context* context) {
+    return context != nullptr && (context->is_attached || context->held_by.test(worker));
+  };
   std::vector<worker::Command> commands;
   for (const auto& context : contexts_) {
-    if (context == nullptr || (!context->is_attached && !context->held_by.test(worker))) continue;
-    commands.push_back(attach_command(*context, worker));
+    if (has(context.get())) commands.push_back(attach_command(*context, worker));
   }
-  regions_.append_commands(worker, commands);
+  // The memory of a client that left stays until all workers have let go of the client.
+  const auto knows = [&](uint32_t index) { return has(contexts_[index].get()); };
+  regions_.append_commands(worker, knows, commands);
   return commands;
 }
 

@@ -400,9 +400,11 @@ Status RegionRegistry::take_over_one(record::Reader& in, DescriptorQueue& descri
   return Ok{};
 }
 
-void RegionRegistry::append_commands(uint32_t worker, std::vector<worker::Command>& out) const {
+void RegionRegistry::append_commands(uint32_t worker,
+                                     const std::function<bool(uint32_t context)>& knows,
+                                     std::vector<worker::Command>& out) const {
   for (const auto& region : regions_) {
-    if (region == nullptr || region->is_dropped) continue;
+    if (region == nullptr || region->is_dropped || !knows(region->context)) continue;
     if (region->is_leaving && !region->pending.test(worker)) continue;
     out.push_back(command_of(*region, Kind::kAddRegion));
   }

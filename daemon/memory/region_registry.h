@@ -109,8 +109,9 @@ class RegionRegistry {
   /// and set_owner() was called for each context.
   /// Fails: the records are not right, or the memory cannot be mapped.
   Status take_over(uint32_t count, uint32_t uses, record::Reader& in, DescriptorQueue& descriptors);
-  /// kAddRegion for each region that the worker may use.
-  void append_commands(uint32_t worker, std::vector<worker::Command>& out) const;
+  /// kAddRegion for each region that the worker may use. `knows` says whether it has the context.
+  void append_commands(uint32_t worker, const std::function<bool(uint32_t context)>& knows,
+                       std::vector<worker::Command>& out) const;
   uint32_t uses() const { return uses_; }
 
   uint32_t count(uint32_t context) const { return usage_[context].regions; }
