@@ -58,6 +58,15 @@ void BackgroundJobs::set_paused(bool is_paused) {
   has_work_.notify_one();
 }
 
+size_t BackgroundJobs::waiting_of(uint64_t user) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = users_.find(user);
+  if (found == users_.end()) return 0;
+  size_t count = 0;
+  for (const auto& [client, jobs] : found->second.clients) count += jobs.size();
+  return count;
+}
+
 std::vector<uint32_t> BackgroundJobs::take_done() {
   const std::lock_guard lock(mutex_);
   return std::exchange(done_, {});

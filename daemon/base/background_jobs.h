@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -32,6 +33,8 @@ class BackgroundJobs {
   void submit(uint32_t id, const Owner& owner, std::function<void()> job);
   /// While true, no other job begins. The one that is under way goes on.
   void set_paused(bool is_paused);
+  /// How many jobs of the user have not begun.
+  size_t waiting_of(uint64_t user) const;
   /// Jobs that have been done since the last call, in their order.
   std::vector<uint32_t> take_done();
 
@@ -49,7 +52,7 @@ class BackgroundJobs {
   bool may_run() const { return !users_.empty() && (!is_paused_ || is_ending_); }
   Job take_next();
 
-  std::mutex mutex_;  ///< guards what follows, but for the thread itself
+  mutable std::mutex mutex_;  ///< guards what follows, but for the thread itself
   std::condition_variable has_work_;
   std::map<uint64_t, User> users_;  ///< those with jobs
   uint64_t last_user_ = 0;

@@ -96,10 +96,12 @@ Status RegionRegistry::check_share_of_user(const Usage& owner, uint64_t bytes) c
     ++all.regions;
     all.bytes += region->bytes;
   }
-  if (all.regions >= limits_.regions_per_uid_max) {
-    return Error{EDQUOT, "clients of one uid have at most " +
-                             std::to_string(limits_.regions_per_uid_max) +
-                             " regions (clients.regions_per_uid_max)"};
+  // A file that waits to be closed is a descriptor of the daemon.
+  if (all.regions + frees_.waiting_of(owner.user) >= limits_.regions_per_uid_max) {
+    return Error{EDQUOT,
+                 "clients of one uid have, with files that are still being closed, at most " +
+                     std::to_string(limits_.regions_per_uid_max) +
+                     " regions (clients.regions_per_uid_max)"};
   }
   const uint64_t bytes_max = std::min(limits_.bytes_per_uid_max, owner.bytes_of_user_max);
   if (bytes > bytes_max || all.bytes > bytes_max - bytes) {

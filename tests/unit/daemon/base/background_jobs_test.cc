@@ -92,6 +92,18 @@ TEST_F(BackgroundJobsTest, NoneBeginsDuringAPause) {
   EXPECT_EQ(done(2), (std::vector<uint32_t>{1, 2}));
 }
 
+TEST_F(BackgroundJobsTest, ThoseThatWaitAreCountedForTheirUser) {
+  close();
+  for (const uint32_t id : {1, 2, 3}) submit(id, {.user = 100, .client = id});
+  submit(4, {.user = 200, .client = 4});
+  EXPECT_EQ(jobs_.waiting_of(100), 3u);
+  EXPECT_EQ(jobs_.waiting_of(200), 1u);
+  EXPECT_EQ(jobs_.waiting_of(300), 0u);
+  open();
+  done(4);
+  EXPECT_EQ(jobs_.waiting_of(100), 0u);
+}
+
 TEST(BackgroundJobsEnd, AllJobsAreDoneAlsoDuringAPause) {
   int done = 0;
   {

@@ -1,14 +1,19 @@
 #include "daemon/memory/region_registry.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "daemon/base/daemon_limits.h"
 
@@ -60,6 +65,65 @@ TEST_F(RegionRegistryTest, EndsWhileAPortWouldGoFirst) {
   registry_.reset();
   EXPECT_EQ(maps_, 0);
   EXPECT_EQ(unmaps_, 1);
+}
+
+/// A socket whose close takes as long as the test wants: it lingers until its peer has read all.
+class SlowFile {
+ public:
+  SlowFile() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof address;
+    auto* const name = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(listener_.get(), name, bytes), 0);
+    EXPECT_EQ(::listen(listener_.get(), 1), 0);
+    EXPECT_EQ(::getsockname(listener_.get(), name, &bytes), 0);
+    file_ = OwnedFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(file_.get(), name, bytes), 0);
+    peer_ = OwnedFd(::accept(listener_.get(), nullptr, nullptr));
+    const linger forlong{.l_onoff = 1, .l_linger = 60};
+    EXPECT_EQ(::setsockopt(file_.get(), SOL_SOCKET, SO_LINGER, &forlong, sizeof forlong), 0);
+    const std::vector<uint8_t> zeros(1 << 20);
+    while (::send(file_.get(), zeros.data(), zeros.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+    }
+  }
+  OwnedFd take() { return std::move(file_); }
+  void let_close() { peer_ = {}; }
+
+ private:
+  OwnedFd listener_;
+  OwnedFd peer_;
+  OwnedFd file_;
+};
+
+// A client that registered and deregistered in turn had the daemon hold any number of descriptors,
+// which one thread closes.
+TEST(RegionRegistryFiles, ThatWaitToBeClosedCountForTheirUser) {
+  SlowFile slow;
+  RegionRegistry registry(1, {.bytes_per_context_max = uint64_t{1} << 40, .regions_per_uid_max = 3},
+                          {}, [](uint32_t, const worker::Command&) {});
+  registry.set_owner(0, 7);
+  registry.set_owner(1, 8);
+  const auto memory = [] {
+    OwnedFd file(::memfd_create("lyre-test", MFD_CLOEXEC));
+    EXPECT_EQ(::ftruncate(file.get(), static_cast<off_t>(kBackgroundBytes)), 0);
+    return file;
+  };
+  const auto add = [&](uint32_t context) {
+    return registry.add(context, {memory(), 0, kBackgroundBytes, system_page_bytes()});
+  };
+  registry.close_memory(0, slow.take(), kBackgroundBytes);
+  for (int i = 0; i < 3; ++i) registry.close_memory(0, memory(), kBackgroundBytes);
+  const auto refused = add(0);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, EDQUOT);
+  EXPECT_TRUE(add(1).ok());
+  slow.let_close();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  bool is_added = false;
+  while (!is_added && std::chrono::steady_clock::now() < end) is_added = add(0).ok();
+  EXPECT_TRUE(is_added);
 }
 
 // Many clients that register at once kept the control thread from the watchdog.
