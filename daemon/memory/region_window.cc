@@ -146,7 +146,9 @@ RegionWindow::Slot* RegionWindow::find_slot(uint64_t begin) {
 }
 
 void RegionWindow::fill(Slot& slot, uint64_t begin, uint64_t bytes) {
-  slot.has_faulted.store(false, std::memory_order_relaxed);
+  // Pairs with the acquire fence in the handler: who reads this `end` finds that `begin` was
+  // cleared.
+  std::atomic_thread_fence(std::memory_order_release);
   slot.end.store(begin + bytes, std::memory_order_relaxed);
   slot.begin.store(begin, std::memory_order_release);  // pairs with the acquire in the handler
 }
@@ -161,10 +163,15 @@ Status RegionWindow::guard(const uint8_t* base, uint64_t bytes) {
 void RegionWindow::unguard(const uint8_t* base) {
   Slot* const slot = find_slot(reinterpret_cast<uint64_t>(base));
   LYRE_CHECK(slot != nullptr);  // the registry calls this once, for what it guarded
-  if (slot->has_faulted.exchange(false, std::memory_order_relaxed)) {
+  clear(*slot);
+}
+
+/// A fault that nobody took counts no longer.
+void RegionWindow::clear(Slot& slot) {
+  if (slot.has_faulted.exchange(false, std::memory_order_relaxed)) {
     faults_.fetch_sub(1, std::memory_order_relaxed);
   }
-  slot->begin.store(0, std::memory_order_relaxed);
+  slot.begin.store(0, std::memory_order_relaxed);
 }
 
 void RegionWindow::unmap(uint8_t* base) {
@@ -172,7 +179,7 @@ void RegionWindow::unmap(uint8_t* base) {
   Slot* const slot = find_slot(begin);
   LYRE_CHECK(slot != nullptr);  // the registry unmaps each mapping once
   const uint64_t bytes = slot->end.load(std::memory_order_relaxed) - begin;
-  slot->begin.store(0, std::memory_order_relaxed);
+  clear(*slot);
   take_back(base, bytes);
   --mapped_count_;
 }
@@ -203,10 +210,15 @@ uint8_t* RegionWindow::take_faulted() {
 /// Only what a signal handler may do: atomics and one system call.
 bool RegionWindow::replace_by_zeros(uint64_t address) {
   for (Slot& slot : slots_) {
-    // Acquire: pairs with the release in map(); `end` belongs to this `begin`.
+    // Acquire: pairs with the release in fill().
     const uint64_t begin = slot.begin.load(std::memory_order_acquire);
     const uint64_t end = slot.end.load(std::memory_order_relaxed);
     if (begin == 0 || address < begin || address >= end) continue;
+    // Acquire: pairs with the fence in fill(). The control thread may have given the slot to
+    // another mapping meanwhile: then `end` is not of this `begin`, nor does the address belong to
+    // either.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (slot.begin.load(std::memory_order_relaxed) != begin) continue;
     void* const where = reinterpret_cast<void*>(begin);
     constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
     // Readable only: the system accounts for pages that could be written, and may have none.

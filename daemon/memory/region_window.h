@@ -61,6 +61,7 @@ class RegionWindow {
   Status catch_faults();
   Slot* find_slot(uint64_t begin);
   static void fill(Slot& slot, uint64_t begin, uint64_t bytes);
+  void clear(Slot& slot);
   bool replace_by_zeros(uint64_t address);
   uint64_t take_range(uint64_t bytes, uint64_t alignment);
   void give_back(uint64_t begin, uint64_t bytes);
