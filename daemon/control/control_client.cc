@@ -20,14 +20,22 @@ namespace lyre {
 
 using Descriptor = boost::asio::posix::stream_descriptor;
 
-ControlClient::ControlClient(ControlServer& server, uint64_t id, OwnedFd socket,
+bool watch(Descriptor& out, OwnedFd& fd) {
+  boost::system::error_code error;
+  out.assign(fd.get(), error);
+  if (error) return false;
+  static_cast<void>(fd.release());
+  return true;
+}
+
+ControlClient::ControlClient(ControlServer& server, uint64_t id, Descriptor socket,
                              ClientIdentity identity)
     : server_(server),
       id_(id),
       identity_(identity),
       user_(worker::DomainRules::user_of(server.options_.rules, identity.uid)),
       closer_(server.options_.closer),
-      socket_(server.io_, socket.release()),
+      socket_(std::move(socket)),
       process_(server.io_),
       attach_deadline_(server.io_),
       region_deadline_(server.io_) {}
@@ -74,9 +82,8 @@ void ControlClient::wait_for_request() {
 }
 
 void ControlClient::watch_process(OwnedFd process) {
-  if (!process.is_open()) return;
-  process_.assign(process.release());
-  wait_for_process_end();
+  // Without it, the end of the socket tells of the client's end.
+  if (process.is_open() && watch(process_, process)) wait_for_process_end();
 }
 
 void ControlClient::wait_for_process_end() {

@@ -22,13 +22,18 @@ namespace lyre {
 
 class ControlServer;
 
+/// `out` watches `fd` and owns it. False: the system watches no more descriptors of this user
+/// (fs.epoll.max_user_watches), or has no memory; `fd` stays the caller's.
+bool watch(boost::asio::posix::stream_descriptor& out, OwnedFd& fd);
+
 /// One connection of the control socket, with a context, a capture or neither. It ends when the
 /// socket is closed, when the client's process ends (a forked child may keep the socket open), or
 /// when the client breaks a rule.
 /// Thread: the server's. Owner: the server's table, and pending asynchronous operations.
 class ControlClient : public std::enable_shared_from_this<ControlClient> {
  public:
-  ControlClient(ControlServer& server, uint64_t id, OwnedFd socket, ClientIdentity identity);
+  ControlClient(ControlServer& server, uint64_t id, boost::asio::posix::stream_descriptor socket,
+                ClientIdentity identity);
   /// Here the socket is closed: while the memory helper has a request of it, the helper must not be
   /// the last to close it.
   ~ControlClient();

@@ -99,9 +99,14 @@ void ControlServer::go_on(OwnedFd listener) {
 
 void ControlServer::go_on(HandedConnection connection) {
   const auto identity = identity_of(connection.socket.get());
+  boost::asio::posix::stream_descriptor socket(io_);
+  if (!watch(socket, connection.socket)) {
+    spdlog::warn("client '{}': {}", connection.label, kNoMoreWatches);
+    return registry_.detach(connection.context, true);
+  }
   const uint64_t id = next_id_++;
   auto client = std::make_shared<ControlClient>(
-      *this, id, std::move(connection.socket), identity.ok() ? identity.value() : ClientIdentity{});
+      *this, id, std::move(socket), identity.ok() ? identity.value() : ClientIdentity{});
   clients_.emplace(id, client);
   client->go_on(std::move(connection.process), connection.context, connection.label);
 }
@@ -210,9 +215,13 @@ void ControlServer::accept_one() {
   Status allowed = check_member(socket.get(), identity.value());
   if (allowed.ok()) allowed = check_connections(identity.value());
   if (!allowed.ok()) return refuse(std::move(socket), identity.value(), allowed.error());
-  const uint64_t id = next_id_++;
   OwnedFd process = process_of(socket.get(), identity.value().pid);
-  auto client = std::make_shared<ControlClient>(*this, id, std::move(socket), identity.value());
+  boost::asio::posix::stream_descriptor watched(io_);
+  if (!watch(watched, socket)) {
+    return refuse(std::move(socket), identity.value(), {ENOSPC, kNoMoreWatches});
+  }
+  const uint64_t id = next_id_++;
+  auto client = std::make_shared<ControlClient>(*this, id, std::move(watched), identity.value());
   clients_.emplace(id, client);
   client->start(std::move(process));
 }

@@ -87,6 +87,9 @@ struct ControlCounters {
 inline constexpr const char* kTooManyWaitingCloses =
     "descriptors that clients of this uid passed are still being closed";
 
+inline constexpr const char* kNoMoreWatches =
+    "the system watches no more descriptors for this daemon's user (fs.epoll.max_user_watches)";
+
 /// Fails: EADDRINUSE something listens on `path`, or it is a file of another kind.
 Status check_socket_is_free(const std::string& path);
 

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -18,6 +19,7 @@
 #include <fstream>
 #include <optional>
 
+#include "daemon/control/control_client.h"
 #include "tests/unit/daemon/captured_log.h"
 #include "tests/unit/daemon/control_fixture.h"
 
@@ -55,6 +57,19 @@ TEST_F(ControlServerTest, InfoMayBeAskedAgain) {
   }
   EXPECT_EQ(client.descriptors().size(), 3u);
   EXPECT_EQ(registry_.attached_count(), 0u);
+}
+
+// An error of epoll_ctl() was thrown, and ended the daemon.
+TEST(ControlClientDescriptor, ThatTheSystemDoesNotWatchStaysItsOwners) {
+  boost::asio::io_context io;
+  boost::asio::posix::stream_descriptor out(io);
+  OwnedFd none(1 << 20);  // not open: above every limit of this process
+  EXPECT_FALSE(watch(out, none));
+  EXPECT_FALSE(out.is_open());
+  EXPECT_TRUE(none.is_open());
+  OwnedFd event(::eventfd(0, EFD_CLOEXEC));
+  EXPECT_TRUE(watch(out, event));
+  EXPECT_FALSE(event.is_open());
 }
 
 TEST_F(ControlServerTest, HangUpDetaches) {
