@@ -22,6 +22,20 @@ TEST(InheritedLoans, ComeBackOnceAndToTheirClientOnly) {
   EXPECT_FALSE(loans.empty());
 }
 
+TEST(InheritedLoans, AreGoneWhenAllCameBack) {
+  InheritedLoans loans;
+  for (const uint32_t slot : {1u, 2u, 3u}) loans.add({.context = 1, .slot = slot});
+  EXPECT_TRUE(loans.take_back(1, 2));
+  std::vector<uint32_t> slots;
+  loans.for_each_of(1, [&](const InheritedLoan& loan) { slots.push_back(loan.slot); });
+  EXPECT_EQ(slots, (std::vector<uint32_t>{1, 3}));
+  EXPECT_FALSE(loans.add({.context = 1, .slot = 2}));
+  EXPECT_TRUE(loans.take_back(1, 1));
+  EXPECT_FALSE(loans.empty());
+  EXPECT_TRUE(loans.take_back(1, 3));
+  EXPECT_TRUE(loans.empty());
+}
+
 TEST(InheritedLoans, OfAClientThatLeftAreForgotten) {
   InheritedLoans loans;
   for (const uint32_t slot : {7u, 3u, 5u}) loans.add({.context = 1, .slot = slot});
