@@ -444,7 +444,7 @@ TEST_P(Contract, AMessageLargerThanItsReceiveIsInvalidUsage) {
                 }});
 }
 
-// NCCL never asks, because recvs_max is 1 (decision 8).
+// NCCL never asks, because recvs_max is 1 (decision 9).
 TEST_P(Contract, AReceiveOfSeveralBuffersIsRefusedAndTheCommGoesOn) {
   expect_ranks({[](Rank& rank) {
                   Link link(rank, GetParam());
