@@ -64,6 +64,7 @@ uint64_t RequestTable::outstanding_bytes() const {
 bool RequestTable::touches(const uint8_t* base, uint64_t bytes) const {
   for (uint64_t m = finished_; m < posted_; ++m) {
     const Request& request = at(m);
+    if (request.bytes == 0) continue;  // its address may be anywhere
     if (request.data < base + bytes && base < request.data + request.bytes) return true;
   }
   return false;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "nccl_adapter/abi/setting_names.h"
+#include "nccl_adapter/comm/close_patience.h"
 #include "nccl_adapter/comm/comm.h"
 #include "nccl_adapter/daemon_link/instance.h"
 #include "nccl_adapter/daemon_link/system.h"
@@ -325,14 +326,19 @@ void progress_until(Instance* instance, std::unique_lock<std::mutex>& lock, int6
 // then a daemon that was restarted gets them again. The goodbye, and the last acknowledgements
 // before it, must be out before NCCL may end the process. True when the instance is over.
 bool close_in_order(Instance* instance, Comm* comm) {
-  const int64_t deadline_ns = monotonic_ns() + kCloseWaitNs;
+  const int64_t begun_ns = monotonic_ns();
+  const int64_t deadline_ns = begun_ns + kCloseWaitNs;
   std::unique_lock lock(instance->mutex());
   const WakesWorkers wakes_workers(instance);
-  progress_until(instance, lock, deadline_ns, [&] { return !comm->should_wait_to_close(); });
+  thread_local ClosePatience patience;
+  bool is_unplaced = true;
+  progress_until(instance, lock, patience.deadline_ns(begun_ns),
+                 [&] { return !(is_unplaced = comm->should_wait_to_close()); });
   comm->begin_close();
   instance->wake_workers();
   progress_until(instance, lock, deadline_ns,
                  [&] { return comm->has_failed() || comm->goodbye().is_heard(); });
+  patience.on_closed(is_unplaced, monotonic_ns());
   instance->close(comm);
   return instance->is_over();
 }

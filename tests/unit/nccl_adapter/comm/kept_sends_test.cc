@@ -100,6 +100,20 @@ TEST_F(Comms, ASmallSendIsDoneAtOnceAndPlacedAfterItsSenderLeft) {
   EXPECT_EQ(receiver_->failure().why, "the peer closed its end");
 }
 
+// The comm failed then, and its peer lost what was on its way.
+TEST_F(Comms, MemoryMayBeDeregisteredAfterAnEmptySendThatIsDone) {
+  connect();
+  std::vector<uint8_t> out = numbered(1000);
+  const Registration* registration = sender_->add_registration(out.data(), out.size());
+  Request* send = nullptr;
+  EXPECT_EQ(sender_->post(out.data() + 500, 0, registration, Operation{}, &send), Result::kSuccess);
+  EXPECT_EQ(finish(*sender_, send), Result::kSuccess);
+  EXPECT_EQ(sender_->remove_registration(registration), Result::kSuccess);
+  EXPECT_FALSE(sender_->has_failed());
+  std::vector<uint8_t> in(1000);
+  EXPECT_EQ(finish(*receiver_, post(*receiver_, in)), Result::kSuccess);
+}
+
 TEST(ReceiveQueue, TheGrantOfAFewSmallMessagesMayWait) {
   ReceiveQueue queue(nullptr);
   std::vector<uint8_t> place(kGrantPromptBytes + 1);

@@ -24,6 +24,16 @@ TEST(RequestTable, IsFullAfterItsSize) {
   EXPECT_NE(table.post(nullptr, 0), nullptr);
 }
 
+// NCCL posts empty messages with an address inside its memory.
+TEST(RequestTable, AnEmptyMessageTouchesNoMemory) {
+  RequestTable table(nullptr);
+  std::vector<uint8_t> memory(16);
+  table.post(memory.data() + 8, 0);
+  EXPECT_FALSE(table.touches(memory.data(), memory.size()));
+  table.post(memory.data() + 8, 1);
+  EXPECT_TRUE(table.touches(memory.data(), memory.size()));
+}
+
 TEST(RequestTable, AnUntestedRequestKeepsOnlyItsOwnSlot) {
   RequestTable table(nullptr);
   Request* forgotten = table.post(nullptr, 12345);
