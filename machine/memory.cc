@@ -27,4 +27,17 @@ std::vector<HugepagePool> hugepage_pools(const Roots& roots) {
   return pools;
 }
 
+uint64_t default_pool_kib(const Roots& roots) {
+  for (const std::string& line : lines(roots.proc + "/meminfo")) {
+    const std::vector<std::string> fields = words(line);
+    if (fields.size() < 2 || fields[0] != "Hugepagesize:") continue;
+    return std::strtoull(fields[1].c_str(), nullptr, 10);
+  }
+  return kPacketPageKib;
+}
+
+std::string packet_pages_line(uint64_t pages) {
+  return std::string("w ") + kPacketPagesFile + " - - - - " + std::to_string(pages);
+}
+
 }  // namespace lyre::machine

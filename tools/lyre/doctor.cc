@@ -57,7 +57,9 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
   for (Finding& finding : more) findings.push_back(std::move(finding));
 }
 
-std::vector<Finding> check_this_machine(uint64_t hugepages_needed_mib) {
+/// For ports on `devices`.
+std::vector<Finding> check_this_machine(const std::vector<std::string>& devices,
+                                        uint64_t hugepages_needed_mib) {
   const machine::Roots roots;
   const machine::NicGuard guard(roots, machine::ssh_connection(roots), machine::own_addresses());
   const auto nics = nic_states(roots, guard);
@@ -67,9 +69,9 @@ std::vector<Finding> check_this_machine(uint64_t hugepages_needed_mib) {
   append(findings, check_nics(nics));
   append(findings, {check_iommu(roots, nics), check_driver_modules(roots, nics)});
   append(findings, check_write_combining(roots, nics, modprobe_text()));
-  append(findings, {check_hugepages(roots, nics, hugepages_needed_mib),
-                    check_hugepages_at_boot(roots, boot_text()), check_isolation(roots),
-                    check_io_uring(roots)});
+  append(findings, {check_hugepages(roots, nics, devices, hugepages_needed_mib),
+                    check_hugepages_at_boot(roots, boot_text(), hugepages_needed_mib),
+                    check_isolation(roots), check_io_uring(roots)});
   return findings;
 }
 
@@ -91,11 +93,12 @@ std::string daemon_socket(const GlobalOptions& globals, const std::string& confi
 
 std::vector<Finding> check_all(const GlobalOptions& globals, const std::string& config_path) {
   const ConfigCheck config = run_config_check(config_path);
-  std::vector<Finding> findings =
-      check_this_machine(hugepages_mib(workers_in(config.output), configured_packets(config_path)));
-  append(findings, read_config_check(config.status, config.output));
   const auto devices = configured_devices(config_path);
-  append(findings, check_drop_ins(devices, {}, {.drop_ins = LYRE_DATA_DIR "/lyred.service.d"}));
+  std::vector<Finding> findings = check_this_machine(
+      devices, hugepages_mib(workers_in(config.output), configured_packets(config_path)));
+  append(findings, read_config_check(config.status, config.output));
+  append(findings, check_drop_ins(devices, {}, {.drop_ins = LYRE_DATA_DIR "/lyred.service.d"},
+                                  unit_of(config_path)));
   append(findings, check_numa(devices, configured_cores(config_path), {}));
   const std::string socket = daemon_socket(globals, config_path);
   append(findings, check_socket(socket));

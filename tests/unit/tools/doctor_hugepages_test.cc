@@ -18,6 +18,16 @@ class DoctorHugepagesTest : public ::testing::Test {
   std::vector<NicState> nics() {
     return nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
   }
+  /// For ports on `devices`.
+  Finding look(const std::vector<std::string>& devices, uint64_t needed_mib = 384) {
+    return check_hugepages(tree_.roots(), nics(), devices, needed_mib);
+  }
+  Finding look_at_boot(const std::string& boot_text = "", uint64_t needed_mib = 384) {
+    return check_hugepages_at_boot(tree_.roots(), boot_text, needed_mib);
+  }
+  void set_default_kib(int kib) {
+    tree_.write("proc/meminfo", "MemTotal: 9 kB\nHugepagesize: " + std::to_string(kib) + " kB\n");
+  }
   void add_nic_without_iommu() {
     tree_.add_nic("0000:00:05.0", "0x1af4 0x1000", "virtio-pci", "eth1");
   }
@@ -32,13 +42,28 @@ class DoctorHugepagesTest : public ::testing::Test {
 
 TEST_F(DoctorHugepagesTest, Hugepages) {
   set_hugepages(0, 0);
-  expect(check_hugepages(tree_.roots(), nics(), 384), Verdict::kNote, "0 MiB reserved");
+  expect(look({}), Verdict::kNote, "0 MiB reserved");
   add_nic_without_iommu();
-  expect(check_hugepages(tree_.roots(), nics(), 384), Verdict::kProblem, "0 MiB reserved");
+  expect(look({"0000:00:05.0"}), Verdict::kProblem, "0 MiB reserved");
   set_hugepages(191, 191);
-  expect(check_hugepages(tree_.roots(), nics(), 384), Verdict::kNote, "382 MiB reserved");
+  expect(look({"0000:00:05.0"}), Verdict::kNote, "382 MiB reserved");
   set_hugepages(192, 192);
-  expect(check_hugepages(tree_.roots(), nics(), 384), Verdict::kFine, "384 MiB of them free");
+  expect(look({"0000:00:05.0"}), Verdict::kFine, "384 MiB of them free");
+}
+
+TEST_F(DoctorHugepagesTest, OnlyAPortThatFetchesPhysicalAddressesNeedsThem) {
+  set_hugepages(0, 0);
+  add_nic_without_iommu();
+  const Finding spare = look({"net_memif0", "net_af_xdp0,iface=eth1"});
+  expect(spare, Verdict::kNote, "0 MiB reserved");
+  EXPECT_THAT(spare.why, HasSubstr("no port needs them yet"));
+  expect(look({"net_memif0", "00:05.0,a=1"}), Verdict::kProblem, "0 MiB reserved");
+  tree_.add_nic("0000:00:06.0", "0x8086 0x154c", "vfio-pci", "");
+  expect(look({"0000:00:06.0"}), Verdict::kProblem, "0 MiB reserved");  // without an IOMMU
+  tree_.link("sys/bus/pci/devices/0000:00:06.0/iommu_group", "sys/kernel/iommu_groups/3");
+  expect(look({"0000:00:06.0"}), Verdict::kNote, "0 MiB reserved");
+  tree_.add_nic("0000:00:07.0", "0x15b3 0x1019", "mlx5_core", "eth2");
+  expect(look({"0000:00:07.0"}), Verdict::kNote, "0 MiB reserved");
 }
 
 TEST_F(DoctorHugepagesTest, HugepagesForAllWorkers) {
@@ -48,7 +73,7 @@ TEST_F(DoctorHugepagesTest, HugepagesForAllWorkers) {
   EXPECT_EQ(hugepages_mib(4, {.rx_slots = 8192, .mtu_bytes = 9001}), 4 * 129u + 96);
   EXPECT_GT(hugepages_mib(1, {.rx_slots = 1 << 18, .mtu_bytes = 1500}), 600u);
   set_hugepages(192, 192);
-  const Finding finding = check_hugepages(tree_.roots(), nics(), 600);
+  const Finding finding = look({}, 600);
   expect(finding, Verdict::kNote, "384 MiB reserved");
   EXPECT_THAT(finding.why, HasSubstr("up to 600 MiB"));
   EXPECT_THAT(finding.mend, StartsWith("echo 300 >"));
@@ -69,24 +94,59 @@ TEST_F(DoctorHugepagesTest, WhatTheConfigurationNeedsOfHugepages) {
 TEST_F(DoctorHugepagesTest, HugepagesOfTheDaemonThatRuns) {
   add_nic_without_iommu();
   set_hugepages(192, 0);
-  expect(check_hugepages(tree_.roots(), nics(), 384), Verdict::kFine,
-         "384 MiB reserved in pages of 2 MiB, 0 MiB of");
-  expect(check_hugepages_at_boot(tree_.roots(), ""), Verdict::kNote, "not reserved at boot");
+  expect(look({"0000:00:05.0"}), Verdict::kFine, "384 MiB reserved in pages of 2 MiB, 0 MiB of");
+  expect(look_at_boot(), Verdict::kNote, "not reserved at boot");
 }
+
+/// What `lyre nic bind` and the advice of `lyre doctor` write to tmpfiles.d.
+constexpr char kTmpfilesLine[] =
+    "w /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages - - - - 306";
 
 TEST_F(DoctorHugepagesTest, HugepagesAtBoot) {
   set_hugepages(0, 0);
-  expect(check_hugepages_at_boot(tree_.roots(), ""), Verdict::kFine, "no hugepages");
+  expect(look_at_boot(), Verdict::kFine, "no hugepages");
   set_hugepages(192, 192);
-  expect(check_hugepages_at_boot(tree_.roots(), ""), Verdict::kNote, "not reserved at boot");
-  expect(check_hugepages_at_boot(tree_.roots(), "vm.nr_hugepages = 192\n"), Verdict::kFine,
-         "sysctl");
-  expect(
-      check_hugepages_at_boot(
-          tree_.roots(), "w /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages - - - - 192\n"),
-      Verdict::kFine, "tmpfiles");
+  expect(look_at_boot(), Verdict::kNote, "not reserved at boot");
+  expect(look_at_boot("vm.nr_hugepages = 192\n"), Verdict::kFine, "sysctl");
+  expect(look_at_boot(kTmpfilesLine), Verdict::kFine, "tmpfiles");
   tree_.write("proc/cmdline", "quiet hugepages=192\n");
-  expect(check_hugepages_at_boot(tree_.roots(), ""), Verdict::kFine, "command line");
+  expect(look_at_boot(), Verdict::kFine, "command line");
+}
+
+TEST_F(DoctorHugepagesTest, WhatIsAdvisedForTheBootSuffices) {
+  set_hugepages(192, 192);
+  EXPECT_THAT(look_at_boot("", 612).mend, StartsWith("echo 'vm.nr_hugepages = 306' > /etc/sysctl"));
+  set_hugepages(400, 400);  // it takes none of these away
+  EXPECT_THAT(look_at_boot("", 612).mend, HasSubstr("vm.nr_hugepages = 400'"));
+}
+
+TEST_F(DoctorHugepagesTest, WhereTheDefaultSizeIsAnotherOne) {
+  set_default_kib(1 << 20);
+  set_hugepages(192, 192);
+  // That counts pages of 1 GiB.
+  const Finding finding = look_at_boot("vm.nr_hugepages = 4\n", 612);
+  expect(finding, Verdict::kNote, "hugepages of 2 MiB are not reserved at boot");
+  EXPECT_THAT(finding.mend,
+              StartsWith(std::string("echo '") + kTmpfilesLine + "' > /etc/tmpfiles.d/"));
+  expect(look_at_boot(kTmpfilesLine), Verdict::kFine, "tmpfiles");
+}
+
+TEST_F(DoctorHugepagesTest, OnTheKernelsCommandLinePagesOf2MibCount) {
+  set_hugepages(192, 192);
+  const auto verdict_of = [this](const std::string& command_line) {
+    tree_.write("proc/cmdline", command_line + "\n");
+    return look_at_boot().verdict;
+  };
+  set_default_kib(2048);
+  EXPECT_EQ(verdict_of("hugepages=192"), Verdict::kFine);
+  EXPECT_EQ(verdict_of("hugepages=0"), Verdict::kNote);
+  EXPECT_EQ(verdict_of("hugepagesz=1G hugepages=4"), Verdict::kNote);
+  EXPECT_EQ(verdict_of("hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=192"), Verdict::kFine);
+  set_default_kib(1 << 20);
+  EXPECT_EQ(verdict_of("default_hugepagesz=1G hugepages=4"), Verdict::kNote);
+  EXPECT_EQ(verdict_of("hugepages=4 default_hugepagesz=1G"), Verdict::kNote);
+  EXPECT_EQ(verdict_of("default_hugepagesz=1G hugepagesz=2048K hugepages=0:96,1:96"),
+            Verdict::kFine);
 }
 
 }  // namespace

@@ -77,5 +77,19 @@ TEST_F(DoctorIommu, MayBeNarrowForANicThatDoesNotGoToVfio) {
   expect(Verdict::kFine, "1 groups");
 }
 
+// An ENA behind none would be bound to igb_uio.
+TEST_F(DoctorIommu, DoesNotMatterForTheModuleOfANicThatIsBound) {
+  const auto modules = [this] {
+    const machine::NicGuard guard(tree_.roots());
+    return check_driver_modules(tree_.roots(), nic_states(tree_.roots(), guard));
+  };
+  tree_.add_nic("0000:00:05.0", "0x1d0f 0xec20", "uio_pci_generic", "");
+  tree_.add_nic("0000:00:06.0", "0x1d0f 0xec20", "vfio-pci", "");
+  EXPECT_EQ(modules().verdict, Verdict::kFine) << modules().mend;
+  tree_.add_nic("0000:00:07.0", "0x1d0f 0xec20", "ena", "eth1");
+  EXPECT_EQ(modules().verdict, Verdict::kNote);
+  EXPECT_THAT(modules().mend, HasSubstr("igb_uio"));
+}
+
 }  // namespace
 }  // namespace lyre::tools

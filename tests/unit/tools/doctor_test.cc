@@ -141,10 +141,11 @@ class DoctorConfigTest : public ::testing::Test {
     tree_.add_nic("0000:00:05.0", "0x1af4 0x1000", "uio_pci_generic", "");
     tree_.add_nic("0000:00:06.0", "0x15b3 0x1019", "mlx5_core", "eth2");
   }
-  std::vector<Finding> look(const std::vector<std::string>& devices) const {
-    return check_drop_ins(
-        devices, tree_.roots(),
-        {.units = {tree_.path("etc"), tree_.path("usr")}, .drop_ins = "/shipped"});
+  std::vector<Finding> look(const std::vector<std::string>& devices,
+                            const std::string& config = "/etc/lyre/lyred.toml") const {
+    return check_drop_ins(devices, tree_.roots(),
+                          {.units = {tree_.path("etc"), tree_.path("usr")}, .drop_ins = "/shipped"},
+                          unit_of(config));
   }
   void add_drop_in(const std::string& name) { tree_.write("etc/lyred.service.d/" + name, ""); }
 
@@ -173,10 +174,41 @@ TEST_F(DoctorConfigTest, ADropInThatAPortNeeds) {
 TEST_F(DoctorConfigTest, ADropInThatNoPortNeeds) {
   add_drop_in("override.conf");
   add_drop_in("kernel-interface.conf");
-  const auto findings = look({"0000:00:07.0"});
+  const auto findings = look({"net_memif0"});
   ASSERT_EQ(findings.size(), 1u);
   expect(findings[0], Verdict::kNote, "kernel-interface.conf: no port of lyred.toml needs it");
   EXPECT_THAT(findings[0].mend, StartsWith("rm " + tree_.path("etc").string()));
+}
+
+TEST_F(DoctorConfigTest, ADropInThatANicMayNeedOnceItIsBound) {
+  add_drop_in("no-iommu.conf");
+  tree_.add_nic("0000:00:08.0", "0x8086 0x154c", "i40e", "eth3");
+  for (const char* device : {"0000:00:07.0", "0000:00:08.0"}) {  // absent; with its kernel driver
+    const auto findings = look({"net_memif0", device});
+    ASSERT_EQ(findings.size(), 1u) << device;
+    expect(findings[0], Verdict::kFine, std::string(device) + " is not bound for lyred");
+  }
+}
+
+TEST_F(DoctorConfigTest, AnotherConfigurationIsThatOfAnInstance) {
+  const auto of_team = [this](const char* device) {
+    return look({device}, "/etc/lyre/team-a.toml");
+  };
+  add_drop_in("no-iommu.conf");  // the main daemon's
+  EXPECT_TRUE(of_team("0000:00:05.0").empty()) << "the template is not installed";
+  tree_.write("usr/lyred@.service", "");
+  expect(of_team("net_memif0").at(0), Verdict::kFine, "no port needs one");
+  const Finding needed = of_team("0000:00:05.0").at(0);
+  expect(needed, Verdict::kProblem, "no-iommu.conf, which lyred@team-a.service does not have");
+  EXPECT_THAT(needed.mend,
+              AllOf(HasSubstr(tree_.path("etc/lyred@team-a.service.d").string() + " &&"),
+                    HasSubstr("systemctl restart lyred@team-a")));
+  tree_.write("etc/lyred@.service.d/no-iommu.conf", "");  // of all instances
+  expect(of_team("0000:00:05.0").at(0), Verdict::kFine, "no-iommu.conf");
+  expect(of_team("net_memif0").at(0), Verdict::kFine, "no port needs one");
+  tree_.write("etc/lyred@team-a.service.d/no-iommu.conf", "");
+  expect(of_team("net_memif0").at(0), Verdict::kNote,
+         "lyred@team-a.service.d/no-iommu.conf: no port of team-a.toml needs it");
 }
 
 TEST_F(DoctorConfigTest, ALinkToNothingIsNoDropIn) {
@@ -511,7 +543,7 @@ TEST_F(DoctorJobTest, ASocketThatIsMissingClosedOrDead) {
   expect(closed, Verdict::kProblem, "/other.sock in its file system has mode 0600");
   EXPECT_THAT(closed.mend, HasSubstr("--group-add"));
   std::filesystem::permissions(socket, std::filesystem::perms(0666));
-  expect(named("job socket"), Verdict::kProblem, "no daemon answers there");
+  expect(named("job socket"), Verdict::kProblem, "no daemon listens there");
 }
 
 TEST(DoctorReport, CountsAndExplains) {

@@ -2,15 +2,19 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "machine/core_choice.h"
+#include "machine/nic_guard.h"
+#include "machine/nics.h"
 #include "machine/port_kind.h"
 #include "machine/processors.h"
 
 namespace lyre::tools {
 namespace {
 
-constexpr const char* kUnit = "/lyred.service";
+constexpr const char* kSuffix = ".service";
+constexpr const char* kMainConfig = "lyred.toml";
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
@@ -22,11 +26,18 @@ std::string joined(const std::vector<std::string>& parts) {
   return out;
 }
 
-/// The drop-ins that systemd reads, as paths.
-std::vector<std::string> drop_ins_of_service(const ServiceFolders& folders) {
+std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+/// In a folder of units.
+std::string drop_in_folder_of(const std::string& units, const std::string& unit) {
+  return units + "/" + unit + kSuffix + ".d";
+}
+
+/// The drop-ins that systemd reads for units of this name, as paths.
+std::vector<std::string> drop_ins_named(const std::string& unit, const ServiceFolders& folders) {
   std::vector<std::string> paths;
-  for (const std::string& folder : folders.units) {
-    const std::string drop_ins = folder + kUnit + ".d";
+  for (const std::string& units : folders.units) {
+    const std::string drop_ins = drop_in_folder_of(units, unit);
     for (const std::string& name : machine::entries(drop_ins)) {
       if (name.ends_with(".conf")) paths.push_back(drop_ins + "/" + name);
     }
@@ -34,25 +45,54 @@ std::vector<std::string> drop_ins_of_service(const ServiceFolders& folders) {
   return paths;
 }
 
-std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+bool has_unit_file(const std::string& unit, const ServiceFolders& folders) {
+  return std::ranges::any_of(folders.units, [&unit](const std::string& units) {
+    return machine::exists(units + "/" + unit + kSuffix);
+  });
+}
 
-std::string link_command(const std::string& drop_in, const ServiceFolders& folders) {
-  const std::string folder = folders.units.front() + kUnit + ".d";
+std::string link_command(const std::string& drop_in, const ServiceFolders& folders,
+                         const DaemonUnit& unit) {
+  const std::string folder = drop_in_folder_of(folders.units.front(), unit.name);
   return "mkdir -p " + folder + " && ln -sf " + folders.drop_ins + "/" + drop_in + " " + folder +
-         " && systemctl daemon-reload && systemctl restart lyred";
+         " && systemctl daemon-reload && systemctl restart " + unit.name;
 }
 
 /// `own`: drop-ins of the operator, which may give the same.
 Finding check_needed(const std::string& device, const std::string& drop_in,
-                     const std::vector<std::string>& own, const ServiceFolders& folders) {
-  const std::string saw = device + " needs " + drop_in + ", which lyred.service does not have";
+                     const std::vector<std::string>& own, const ServiceFolders& folders,
+                     const DaemonUnit& unit) {
+  const std::string saw =
+      device + " needs " + drop_in + ", which " + unit.name + kSuffix + " does not have";
+  const std::string mend = link_command(drop_in, folders, unit);
   if (own.empty()) {
-    return problem("drop-ins", saw, "lyred may not open the port, and ends with status 2",
-                   link_command(drop_in, folders));
+    return problem("drop-ins", saw, "lyred may not open the port, and ends with status 2", mend);
   }
   return note("drop-ins", saw,
-              "unless " + joined(own) + " gives the same, lyred ends with status 2",
-              link_command(drop_in, folders));
+              "unless " + joined(own) + " gives the same, lyred ends with status 2", mend);
+}
+
+/// A NIC shows what it needs once it has the driver with which lyred opens it.
+bool is_kind_known(const std::string& device, const machine::Roots& roots) {
+  const std::string address = machine::pci_address_of(device);
+  if (address.empty()) return true;
+  if (machine::port_kind(device, roots) != machine::PortKind::kPlain) return true;
+  const std::string folder = roots.sys + "/bus/pci/devices/" + address;
+  return machine::is_user_space_driver(machine::link_name(folder + "/driver"));
+}
+
+/// Only of those that no other unit has: other instances may need what their template has.
+std::vector<Finding> check_unneeded(const std::set<std::string>& needed,
+                                    const ServiceFolders& folders, const DaemonUnit& unit) {
+  std::vector<Finding> findings;
+  for (const std::string& path : drop_ins_named(unit.name, folders)) {
+    const std::string name = name_of(path);
+    if (!contains(machine::shipped_drop_ins(), name) || needed.count(name) > 0) continue;
+    findings.push_back(note("drop-ins", path + ": no port of " + unit.config + " needs it",
+                            "the service may do more than it needs to",
+                            "rm " + path + " && systemctl daemon-reload"));
+  }
+  return findings;
 }
 
 Finding check_node(const std::string& device, int node, const std::set<int>& nodes,
@@ -71,33 +111,49 @@ Finding check_node(const std::string& device, int node, const std::set<int>& nod
 
 }  // namespace
 
+DaemonUnit unit_of(const std::string& config_path) {
+  const std::string config = name_of(config_path);
+  if (config == kMainConfig) return {.name = "lyred", .parent = "", .config = config};
+  const std::string instance = config.substr(0, config.rfind('.'));
+  return {.name = "lyred@" + instance, .parent = "lyred@", .config = config};
+}
+
 std::vector<Finding> check_drop_ins(const std::vector<std::string>& devices,
-                                    const machine::Roots& roots, const ServiceFolders& folders) {
-  const bool is_installed = std::ranges::any_of(
-      folders.units, [](const auto& folder) { return machine::exists(folder + kUnit); });
+                                    const machine::Roots& roots, const ServiceFolders& folders,
+                                    const DaemonUnit& unit) {
+  std::vector<std::string> paths = drop_ins_named(unit.name, folders);
+  bool is_installed = has_unit_file(unit.name, folders);
+  if (!unit.parent.empty()) {
+    for (const auto& path : drop_ins_named(unit.parent, folders)) paths.push_back(path);
+    is_installed |= has_unit_file(unit.parent, folders);
+  }
   if (!is_installed) return {};
   std::vector<Finding> findings;
   std::vector<std::string> there;
   std::vector<std::string> own;
   std::set<std::string> needed;
-  for (const std::string& path : drop_ins_of_service(folders)) {
+  std::string unknown;  // the first such device
+  for (const std::string& path : paths) {
     if (machine::exists(path)) there.push_back(name_of(path));
     if (!contains(machine::shipped_drop_ins(), name_of(path))) own.push_back(path);
   }
   for (const std::string& device : devices) {
+    if (unknown.empty() && !is_kind_known(device, roots)) unknown = device;
     for (const auto& drop_in : machine::drop_ins_of(machine::port_kind(device, roots))) {
       const bool is_first = needed.insert(drop_in).second;
       if (!is_first || contains(there, drop_in)) continue;
-      findings.push_back(check_needed(device, drop_in, own, folders));
+      findings.push_back(check_needed(device, drop_in, own, folders, unit));
     }
   }
-  for (const std::string& path : drop_ins_of_service(folders)) {
-    if (contains(own, path) || needed.count(name_of(path)) > 0) continue;
-    findings.push_back(note("drop-ins", path + ": no port of lyred.toml needs it",
-                            "the service may do more than it needs to",
-                            "rm " + path + " && systemctl daemon-reload"));
+  if (unknown.empty()) {
+    for (Finding& finding : check_unneeded(needed, folders, unit)) {
+      findings.push_back(std::move(finding));
+    }
   }
   if (!findings.empty()) return findings;
+  if (!unknown.empty()) {
+    return {fine("drop-ins", unknown + " is not bound for lyred: what it needs is not known")};
+  }
   const std::vector<std::string> names(needed.begin(), needed.end());
   return {fine("drop-ins", names.empty() ? "no port needs one" : joined(names))};
 }

@@ -7,7 +7,7 @@
 #include "machine/files.h"
 #include "tools/lyre/doctor/finding.h"
 
-/// Whether service and machine fit what lyred.toml configures.
+/// Whether service and machine fit what a configuration of lyred asks of them.
 namespace lyre::tools {
 
 /// Where systemd looks for the service. Tests have folders of their own.
@@ -18,10 +18,20 @@ struct ServiceFolders {
   std::string drop_ins;  ///< the folder of those that Lyre ships
 };
 
-/// Drop-ins of lyred.service that ports on `devices` need, and those that none needs. Nothing where
-/// the service is not installed.
+/// The unit that runs a configuration.
+struct DaemonUnit {
+  std::string name;    ///< "lyred", "lyred@team-a"
+  std::string parent;  ///< "lyred@", whose drop-ins all of its instances have; empty: none
+  std::string config;  ///< the file's name
+};
+/// lyred.toml is the service's, NAME.toml that of lyred@NAME.
+DaemonUnit unit_of(const std::string& config_path);
+
+/// Drop-ins of the unit that ports on `devices` need, and those that none needs. Nothing where the
+/// unit is not installed.
 std::vector<Finding> check_drop_ins(const std::vector<std::string>& devices,
-                                    const machine::Roots& roots, const ServiceFolders& folders);
+                                    const machine::Roots& roots, const ServiceFolders& folders,
+                                    const DaemonUnit& unit);
 
 /// Whether the NIC of each port is on the NUMA node of `cores`. Nothing where lyred chooses them:
 /// `cores` is empty.

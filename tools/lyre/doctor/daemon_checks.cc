@@ -7,18 +7,20 @@
 #include <algorithm>
 #include <cstdio>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "libclient/include/lyre/lyre.h"
 #include "tools/lyre/child_program.h"
 #include "tools/lyre/doctor/port_checks.h"
-#include "tools/lyre/failure.h"
 
 namespace lyre::tools {
 namespace {
 
 constexpr std::string_view kProgram = "lyred: ";
 constexpr std::string_view kAllowed = ", allowed: ";
+/// As the client library begins what a daemon said before it hung up, which has no code of its own.
+constexpr std::string_view kRefusal = "the daemon refused: ";
 
 /// A line of `lyred --check`: "FILE:LINE: KEY: what is wrong, allowed: what is not".
 Finding config_problem(const std::string& line) {
@@ -26,6 +28,28 @@ Finding config_problem(const std::string& line) {
   return problem("config", line.substr(0, allowed), "lyred does not start, or not as configured",
                  allowed == std::string::npos ? "correct that line"
                                               : "use " + line.substr(allowed + kAllowed.size()));
+}
+
+Finding check_silent(const std::string& saw, Silence silence) {
+  switch (silence) {
+    case Silence::kClosed:
+      return problem("daemon", saw, "a daemon runs, and this user may not look",
+                     "as root: usermod -aG GROUP USER, with the socket's group; or --socket with "
+                     "that of your domain");
+    case Silence::kRefused:
+      return problem(
+          "daemon", saw, "a daemon runs, and does not serve this user",
+          "correct in lyred.toml what it names, of a [[domain]] its `uids` or `gids`; or "
+          "--socket with that of your domain");
+    case Silence::kOtherVersion:
+      return problem("daemon", saw, "the daemon that runs and this lyre are of different releases",
+                     "systemctl restart lyred, where this lyre was installed later; else the lyre "
+                     "that was installed with the daemon");
+    case Silence::kAbsent:
+      break;
+  }
+  return problem("daemon", saw, "programs cannot use the stack",
+                 "systemctl enable --now lyred; if it runs: journalctl -u lyred");
 }
 
 }  // namespace
@@ -101,17 +125,17 @@ std::vector<Finding> check_running(const Snapshot& snapshot, const std::string& 
   return findings;
 }
 
+Silence silence_of(const Failure& failure) {
+  if (failure.lyre_code() == LYRE_E_VERSION) return Silence::kOtherVersion;
+  if (std::string_view(failure.what()).starts_with(kRefusal)) return Silence::kRefused;
+  return failure.lyre_code() == LYRE_E_PERMISSION ? Silence::kClosed : Silence::kAbsent;
+}
+
 std::vector<Finding> check_daemon(const char* socket) {
   try {
     return check_running(StatsSegment(socket).look(), lyre_version());
   } catch (const Failure& failure) {
-    if (failure.lyre_code() == LYRE_E_PERMISSION) {
-      return {problem("daemon", failure.what(), "a daemon runs, and this user may not look",
-                      "as root: usermod -aG GROUP USER, with the socket's group; or --socket with "
-                      "that of your domain")};
-    }
-    return {problem("daemon", failure.what(), "programs cannot use the stack",
-                    "systemctl enable --now lyred")};
+    return {check_silent(failure.what(), silence_of(failure))};
   }
 }
 

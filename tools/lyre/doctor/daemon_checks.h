@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tools/lyre/doctor/finding.h"
+#include "tools/lyre/failure.h"
 #include "tools/lyre/snapshot.h"
 
 /// What `lyre doctor` asks lyred.
@@ -24,6 +25,16 @@ uint32_t workers_in(const std::string& output);
 
 /// Who may open the socket; nothing if it is not there.
 std::vector<Finding> check_socket(const std::string& path);
+
+/// Why a daemon does not tell of itself.
+enum class Silence : uint8_t {
+  kAbsent,       ///< it does not run, or does not answer
+  kClosed,       ///< this user may not open the socket
+  kRefused,      ///< it does not serve this user, or not now
+  kOtherVersion  ///< it and this `lyre` have no version in common
+};
+/// `failure`: of StatsSegment.
+Silence silence_of(const Failure& failure);
 
 /// The daemon's version and ports, and packets that it drops for a reason that has a remedy.
 std::vector<Finding> check_running(const Snapshot& snapshot, const std::string& own_version);

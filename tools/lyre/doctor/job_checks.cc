@@ -2,6 +2,7 @@
 
 #include <grp.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "tools/lyre/doctor/daemon_checks.h"
 #include "tools/lyre/doctor/nccl_checks.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/snapshot.h"
@@ -17,6 +19,8 @@ namespace lyre::tools {
 namespace {
 
 constexpr const char* kDefaultSocket = "/run/lyre/lyred.sock";
+constexpr const char* kCannotAttach =
+    "the plugin cannot attach, and NCCL falls back to its own sockets";
 /// As glibc says it of itself in its file.
 constexpr std::string_view kGlibcRelease = "stable release version ";
 
@@ -60,21 +64,49 @@ Finding closed_socket(const Job& job, const std::string& saw, const struct stat&
   return problem("job socket",
                  saw + " has mode " + mode + " and group " + group + ", the process has uid " +
                      std::to_string(job.uid) + " and is no member",
-                 "the plugin cannot attach, and NCCL falls back to its own sockets",
+                 kCannotAttach,
                  "usermod -aG " + group + " USER; for a container --group-add " +
                      std::to_string(file.st_gid) + ", in Kubernetes supplementalGroups");
 }
 
-Finding check_answer(const std::string& saw, const std::string& file) {
+/// The daemon answered to the user of this process, not to the job's.
+Finding check_silent_for(const Job& job, const std::string& saw, Silence silence) {
+  const std::string as_the_job = "as uid " + std::to_string(job.uid) +
+                                 ", in the job's groups: lyre doctor --pid " +
+                                 std::to_string(job.pid);
+  switch (silence) {
+    case Silence::kOtherVersion:
+      return note("job socket", saw,
+                  "the daemon is of another release than this lyre: what is said of the plugin's "
+                  "release is not about it",
+                  "systemctl restart lyred, where this lyre was installed later; else the lyre "
+                  "that was installed with the daemon");
+    case Silence::kRefused:
+      if (job.uid == ::geteuid()) {
+        return problem("job socket", saw, kCannotAttach,
+                       "correct in lyred.toml what it names, of a [[domain]] its `uids` or "
+                       "`gids`; or LYRE_SOCKET with that of the job's domain");
+      }
+      [[fallthrough]];
+    case Silence::kClosed:
+      return note("job socket", saw,
+                  "the daemon does not serve this user: whether it serves the job is not known",
+                  as_the_job);
+    case Silence::kAbsent:
+      break;
+  }
+  return problem("job socket", saw, kCannotAttach,
+                 "systemctl start lyred; if it runs, start the container again: its mount of the "
+                 "directory is older than the directory");
+}
+
+Finding check_answer(const Job& job, const std::string& saw, const std::string& file) {
   try {
     const Snapshot snapshot = StatsSegment(file.c_str()).look();
     return fine("job socket", saw + ": lyred " + snapshot.daemon_version + ", pid " +
                                   std::to_string(snapshot.pid) + ", answers");
-  } catch (const Failure&) {
-    return problem("job socket", saw + ": no daemon answers there",
-                   "the plugin cannot attach, and NCCL falls back to its own sockets",
-                   "systemctl start lyred; if it runs, start the container again: its mount of the "
-                   "directory is older than the directory");
+  } catch (const Failure& failure) {
+    return check_silent_for(job, saw + ": " + failure.what(), silence_of(failure));
   }
 }
 
@@ -86,13 +118,12 @@ Finding check_socket(const Job& job, const Settings& settings) {
   const std::string file = file_of(job, path);
   struct stat status {};
   if (file.empty() || ::stat(file.c_str(), &status) != 0) {
-    return problem("job socket", saw + " is missing",
-                   "the plugin cannot attach, and NCCL falls back to its own sockets",
+    return problem("job socket", saw + " is missing", kCannotAttach,
                    "give the container the directory of the socket: -v /run/lyre:/run/lyre, or "
                    "--device lyre.example/port=all; or set LYRE_SOCKET");
   }
   if (!may_write(job, status)) return closed_socket(job, saw, status);
-  return check_answer(saw, file);
+  return check_answer(job, saw, file);
 }
 
 }  // namespace

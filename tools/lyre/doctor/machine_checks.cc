@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <sstream>
+#include <string_view>
 
 #include "machine/default_driver.h"
 #include "machine/memory.h"
+#include "machine/nic_guard.h"
 #include "machine/vmbus.h"
 #include "stack/base/iommu_width.h"
 
@@ -28,8 +31,9 @@ constexpr uint64_t kCopyPackets = 1024;
 /// Buffers of NICs are not smaller. What else a slot has: mbuf, headroom, PacketBuf.
 constexpr uint64_t kNicRoomBytes = 2048;
 constexpr uint64_t kSlotOverheadBytes = 600;
-constexpr const char* kReserveAtBoot =
-    "echo 'vm.nr_hugepages = 192' > /etc/sysctl.d/60-lyre.conf && sysctl --system";
+constexpr const char* kSysctlFile = "/etc/sysctl.d/60-lyre.conf";
+/// Not lyre.conf: that would take the place of the package's own file.
+constexpr const char* kTmpfilesFile = "/etc/tmpfiles.d/lyre-hugepages.conf";
 
 bool is_candidate(const NicState& state) {
   return state.needed_for.empty() && !machine::default_driver(state.nic).driver.empty();
@@ -40,6 +44,20 @@ bool has_nic_without_iommu(const std::vector<NicState>& nics) {
   return std::any_of(nics.begin(), nics.end(), [](const NicState& state) {
     return is_candidate(state) && !state.nic.has_iommu;
   });
+}
+
+bool is_port(const machine::Nic& nic, const std::vector<std::string>& devices) {
+  return std::ranges::any_of(devices, [&nic](const std::string& device) {
+    const std::string id = machine::vmbus_id_of(device);
+    return nic.address == (id.empty() ? machine::pci_address_of(device) : "vmbus:" + id);
+  });
+}
+
+/// With the driver that it has or, while the kernel has it, with the one that suits it.
+bool fetches_physical_addresses(const machine::Nic& nic) {
+  std::string driver = nic.driver;
+  if (!machine::is_user_space_driver(driver)) driver = machine::default_driver(nic).driver;
+  return !driver.empty() && (driver != "vfio-pci" || !nic.has_iommu);
 }
 
 bool has_module(const machine::Roots& roots, const std::string& name, const std::string& driver) {
@@ -74,9 +92,53 @@ HugepageSum hugepages(const machine::Roots& roots) {
   return sum;
 }
 
+uint64_t packet_pages(uint64_t mib) { return mib * 1024 / machine::kPacketPageKib; }
+
 std::string reserve_command(uint64_t mib) {
-  return "echo " + std::to_string(mib * 1024 / machine::kPacketPageKib) +
-         " > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+  return "echo " + std::to_string(packet_pages(mib)) + " > " + machine::kPacketPagesFile;
+}
+
+std::string reserve_at_boot_command(uint64_t mib, uint64_t default_kib) {
+  const uint64_t pages = packet_pages(mib);
+  if (default_kib == machine::kPacketPageKib) {
+    return "echo 'vm.nr_hugepages = " + std::to_string(pages) + "' > " + kSysctlFile +
+           " && sysctl --system";
+  }
+  return "echo '" + machine::packet_pages_line(pages) + "' > " + kTmpfilesFile +
+         " && systemd-tmpfiles --create " + kTmpfilesFile;
+}
+
+/// A size as the kernel's command line has it: "2M", "1G", "2097152".
+uint64_t kib_of(const std::string& size) {
+  char* unit = nullptr;
+  const uint64_t value = std::strtoull(size.c_str(), &unit, 0);
+  switch (*unit) {
+    case 'k':
+    case 'K':
+      return value;
+    case 'm':
+    case 'M':
+      return value << 10;
+    case 'g':
+    case 'G':
+      return value << 20;
+    default:
+      return value >> 10;
+  }
+}
+
+/// hugepages=N counts pages of the size that was named last, or else of the default size.
+bool reserves_packet_pages(const std::string& command_line, uint64_t default_kib) {
+  constexpr std::string_view kSizes[] = {"hugepagesz=", "default_hugepagesz="};
+  uint64_t page_kib = default_kib;
+  for (const std::string& word : machine::words(command_line)) {
+    for (const std::string_view name : kSizes) {
+      if (word.starts_with(name)) page_kib = kib_of(word.substr(name.size()));
+    }
+    const bool has_pages = word.starts_with("hugepages=") && word != "hugepages=0";
+    if (has_pages && page_kib == machine::kPacketPageKib) return true;
+  }
+  return false;
 }
 
 bool is_on_vfio(const NicState& state) {
@@ -110,12 +172,12 @@ std::optional<Finding> narrow_iommu(const machine::Roots& roots,
   return std::nullopt;
 }
 
-/// The module that a NIC needs and that is not loaded; a NIC without an IOMMU goes before the
-/// others.
+/// The module that a NIC of the kernel's needs and that is not loaded; a NIC without an IOMMU goes
+/// before the others.
 std::string missing_module(const std::vector<NicState>& nics, bool has_vfio, bool has_uio) {
   std::string missing;
   for (const NicState& state : nics) {
-    if (!is_candidate(state)) continue;
+    if (!is_candidate(state) || machine::is_user_space_driver(state.nic.driver)) continue;
     const std::string driver = machine::default_driver(state.nic).driver;
     if (driver == machine::kVmbusUserSpaceDriver) continue;  // driverctl loads it
     if ((driver == "vfio-pci" && has_vfio) || (driver == "uio_pci_generic" && has_uio)) continue;
@@ -230,7 +292,7 @@ uint64_t hugepages_mib(uint32_t workers, const ConfiguredPackets& packets) {
 }
 
 Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics,
-                        uint64_t needed_mib) {
+                        const std::vector<std::string>& devices, uint64_t needed_mib) {
   // A daemon that runs has taken its own: free ones tell nothing of it.
   const HugepageSum sum = hugepages(roots);
   const std::string saw = std::to_string(sum.reserved_mib) + " MiB reserved in pages of 2 MiB, " +
@@ -242,31 +304,39 @@ Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>
                 "the workers of lyred.toml need up to " + std::to_string(needed_mib) + " MiB",
                 reserve);
   }
+  const std::string why =
+      "a NIC without an IOMMU fetches physical addresses, which ordinary pages do not keep";
+  const bool is_needed = std::ranges::any_of(nics, [&devices](const NicState& state) {
+    return is_port(state.nic, devices) && fetches_physical_addresses(state.nic);
+  });
+  if (is_needed) return problem("hugepages", saw, why, reserve);
   if (has_nic_without_iommu(nics)) {
-    return problem("hugepages", saw,
-                   "a NIC without an IOMMU fetches physical addresses, which ordinary pages do not "
-                   "keep",
-                   reserve);
+    return note("hugepages", saw, "no port needs them yet: " + why, reserve);
   }
   return note("hugepages", saw, "with ordinary pages a worker misses the TLB more often", reserve);
 }
 
-Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& boot_text) {
+Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& boot_text,
+                                uint64_t needed_mib) {
+  const uint64_t default_kib = machine::default_pool_kib(roots);
   const bool is_on_command_line =
-      machine::first_line(roots.proc + "/cmdline").find("hugepages=") != std::string::npos;
-  const bool is_in_sysctl = boot_text.find("vm.nr_hugepages") != std::string::npos;
-  const bool is_in_tmpfiles = boot_text.find("hugepages-2048kB/nr_hugepages") != std::string::npos;
+      reserves_packet_pages(machine::first_line(roots.proc + "/cmdline"), default_kib);
+  const bool is_in_sysctl = default_kib == machine::kPacketPageKib &&
+                            boot_text.find("vm.nr_hugepages") != std::string::npos;
+  const bool is_in_tmpfiles = boot_text.find(machine::kPacketPagesFile) != std::string::npos;
   if (is_on_command_line || is_in_sysctl || is_in_tmpfiles) {
-    return fine("boot", is_on_command_line ? "hugepages on the kernel's command line"
+    return fine("boot", is_on_command_line ? "hugepages of 2 MiB on the kernel's command line"
                         : is_in_sysctl     ? "vm.nr_hugepages in sysctl.d"
                                            : "hugepages of 2 MiB in tmpfiles.d");
   }
-  if (hugepages(roots).reserved_mib == 0) {
-    return fine("boot", "no hugepages are reserved, now or at boot");
+  const uint64_t reserved_mib = hugepages(roots).reserved_mib;
+  if (reserved_mib == 0) {
+    return fine("boot", "no hugepages of 2 MiB are reserved, now or at boot");
   }
-  return note("boot", "hugepages are not reserved at boot",
+  // The command also acts at once: it must not take away what is reserved.
+  return note("boot", "hugepages of 2 MiB are not reserved at boot",
               "they are gone after a reboot, and later memory is too fragmented for them",
-              kReserveAtBoot);
+              reserve_at_boot_command(std::max(needed_mib, reserved_mib), default_kib));
 }
 
 Finding check_isolation(const machine::Roots& roots) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,13 @@ std::vector<Finding> check_write_combining(const machine::Roots& roots,
                                            const std::string& options);
 /// Hugepages for so many workers, in MiB: DPDK's own memory, and the pools of each worker.
 uint64_t hugepages_mib(uint32_t workers, const ConfiguredPackets& packets);
-/// `needed_mib`: what lyred needs of them.
+/// `needed_mib`: what lyred needs of them. `devices`: those of its ports. None reserved is a
+/// problem where one of these is a NIC that fetches from physical addresses.
 Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics,
-                        uint64_t needed_mib);
-Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& boot_text);
+                        const std::vector<std::string>& devices, uint64_t needed_mib);
+/// `boot_text`: the lines of sysctl.d and tmpfiles.d.
+Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& boot_text,
+                                uint64_t needed_mib);
 Finding check_isolation(const machine::Roots& roots);
 Finding check_io_uring(const machine::Roots& roots);
 /// One finding for each NIC, or one if there is none.

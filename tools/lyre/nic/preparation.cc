@@ -15,7 +15,6 @@ namespace {
 constexpr const char* kSettle = "daemon-reload";
 /// Enough for one worker with default settings.
 constexpr uint64_t kHugepagesKib = 384 << 10;
-constexpr const char* kPages = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
 std::string drop_in_folder(const PreparedFiles& files) {
   return files.etc + "/systemd/system/lyred.service.d";
@@ -28,15 +27,6 @@ std::string tmpfiles_file(const PreparedFiles& files) {
 }
 std::string config_file(const PreparedFiles& files) { return files.etc + "/lyre/lyred.toml"; }
 
-/// That vm.nr_hugepages counts.
-uint64_t default_hugepage_kib(const machine::Roots& roots) {
-  for (const std::string& line : machine::lines(roots.proc + "/meminfo")) {
-    const auto words = machine::words(line);
-    if (words.size() > 1 && words[0] == "Hugepagesize:") return std::stoull(words[1]);
-  }
-  return machine::kPacketPageKib;
-}
-
 bool has_hugepages(const machine::Roots& roots) {
   return std::ranges::any_of(machine::hugepage_pools(roots), [](const machine::HugepagePool& pool) {
     return pool.page_kib == machine::kPacketPageKib && pool.total > 0;
@@ -45,13 +35,14 @@ bool has_hugepages(const machine::Roots& roots) {
 
 /// Now, and after each boot.
 Commands reserve_commands(const machine::Roots& roots, const PreparedFiles& files) {
-  const std::string pages = std::to_string(kHugepagesKib / machine::kPacketPageKib);
-  if (default_hugepage_kib(roots) == machine::kPacketPageKib) {
-    return {{"sh", "-c", "echo vm.nr_hugepages=" + pages + " > " + sysctl_file(files)},
-            {"sysctl", "--quiet", "--load", sysctl_file(files)}};
+  const uint64_t pages = kHugepagesKib / machine::kPacketPageKib;
+  if (machine::default_pool_kib(roots) == machine::kPacketPageKib) {
+    return {
+        {"sh", "-c", "echo vm.nr_hugepages=" + std::to_string(pages) + " > " + sysctl_file(files)},
+        {"sysctl", "--quiet", "--load", sysctl_file(files)}};
   }
-  const std::string line = "'w " + std::string(kPages) + " - - - - " + pages + "'";
-  return {{"sh", "-c", "echo " + line + " > " + tmpfiles_file(files)},
+  const std::string line = machine::packet_pages_line(pages);
+  return {{"sh", "-c", "echo '" + line + "' > " + tmpfiles_file(files)},
           {"systemd-tmpfiles", "--create", tmpfiles_file(files)}};
 }
 
@@ -154,7 +145,7 @@ Commands unprepare_commands(const std::vector<NicState>& states, const std::stri
   }
   if (machine::exists(tmpfiles_file(files))) {
     commands.push_back({"rm", tmpfiles_file(files)});
-    commands.push_back({"sh", "-c", std::string("echo 0 > ") + kPages});
+    commands.push_back({"sh", "-c", std::string("echo 0 > ") + machine::kPacketPagesFile});
   }
   return commands;
 }
