@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -55,10 +56,8 @@ void Predecessor::cancel() {
 
 Status Predecessor::check() const {
   if (parts_.program.empty()) return Error{ENOTSUP, "this daemon cannot be upgraded"};
-  // The kernel ends all processes of a container with its first.
-  if (::getpid() == 1) {
-    return Error{ENOTSUP, "the daemon is the first process of its container, which ends with it"};
-  }
+  const Status may = check_may_be_replaced(::getpid(), std::getenv("LYRE_CONTAINER_MAIN"));
+  if (!may.ok()) return may;
   return check_ports_can_be_handed_over(parts_.config);
 }
 

@@ -70,6 +70,13 @@ std::string program_path() {
   return bytes > 0 ? std::string(path, static_cast<size_t>(bytes)) : std::string();
 }
 
+Status check_may_be_replaced(pid_t own, const char* container_main) {
+  // With the host's process numbers, a container's first process is not 1.
+  const bool is_main = container_main != nullptr && container_main == std::to_string(own);
+  if (own != 1 && !is_main) return Ok{};
+  return Error{ENOTSUP, "the daemon is the first process of its container, which ends with it"};
+}
+
 Result<NewProcess> NewProcess::start(const std::string& program,
                                      const std::vector<std::string>& arguments) {
   int ends[2];

@@ -18,6 +18,11 @@ inline constexpr int kUpgradeDescriptor = 3;
 /// taken its place since then. Call it before anything else.
 std::string program_path();
 
+/// Whether another process can go on in the place of process `own`. Fails: ENOTSUP, it is the main
+/// process of its container, with which the container ends. `container_main`: LYRE_CONTAINER_MAIN,
+/// that process as the container's start script says; nullptr: it says nothing.
+Status check_may_be_replaced(pid_t own, const char* container_main);
+
 /// A process that was started to go on in the place of this one. Owner: the destructor ends it,
 /// unless it was let go. Thread: the control thread.
 class NewProcess {

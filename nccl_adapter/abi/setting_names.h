@@ -14,6 +14,7 @@ namespace lyre::nccl_abi {
 /// Every variable that a program, a library or a script of deploy/ reads. A test compares it with
 /// the sources.
 inline constexpr std::string_view kSettingNames[] = {"LYRE_API_SERVER",
+                                                     "LYRE_CONTAINER_MAIN",
                                                      "LYRE_DATA_DIR",
                                                      "LYRE_HANDSHAKE_TIMEOUT_MS",
                                                      "LYRE_KERNEL_ADDR",

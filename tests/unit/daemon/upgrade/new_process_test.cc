@@ -30,6 +30,16 @@ std::string said_by(const std::string& script) {
   return out;
 }
 
+// With the host's process numbers the first process of a container has any number: the engine ended
+// the container, and the new process with it.
+TEST(NewProcess, DoesNotReplaceTheFirstOneOfAContainer) {
+  EXPECT_TRUE(check_may_be_replaced(4711, nullptr).ok());
+  EXPECT_TRUE(check_may_be_replaced(4711, "").ok());
+  EXPECT_TRUE(check_may_be_replaced(4711, "471").ok());
+  EXPECT_EQ(check_may_be_replaced(4711, "4711").error().code, ENOTSUP);
+  EXPECT_EQ(check_may_be_replaced(1, nullptr).error().code, ENOTSUP);
+}
+
 TEST(NewProcess, HasItsSocketAndNoOtherDescriptor) {
   // Without FD_CLOEXEC, as some libraries open theirs; above those that a shell has of its own.
   const OwnedFd leaked(::fcntl(STDIN_FILENO, F_DUPFD, 100));
