@@ -64,8 +64,8 @@ bool query_mapping(int maps, uint64_t address, ProcessMapping& out, bool& is_ans
   query.vma_name_addr = reinterpret_cast<uint64_t>(out.name);
   query.vma_name_size = sizeof out.name;
   const bool is_found = ::ioctl(maps, kProcmapQuery, &query) == 0;
-  // A name that does not fit is none of the names that are looked for.
-  is_answered = is_found || errno == ENOENT || errno == ENAMETOOLONG;
+  // Not of ENAMETOOLONG: the kernel tells nothing of a mapping whose name does not fit.
+  is_answered = is_found || errno == ENOENT;
   if (!is_found) return false;
   out.begin = query.vma_start;
   out.end = query.vma_end;

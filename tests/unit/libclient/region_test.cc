@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <future>
+#include <string>
 #include <thread>
 
 #include "tests/unit/libclient/fake_daemon.h"
@@ -46,6 +47,23 @@ TEST_F(Registration, WaitsForADaemonThatIsUpgraded) {
   EXPECT_EQ(LYRE_OPEN, lyre_state(session_));
   EXPECT_EQ(0, lyre_poll(context_, 0));
   upgrade.get();
+}
+
+// The kernel tells nothing of a mapping whose name is longer than the place for it: such memory was
+// copied at each send.
+TEST_F(Registration, OfAFileWithALongNameIsDirect) {
+  const UniqueFd file(::memfd_create(std::string(200, 'n').c_str(), MFD_CLOEXEC));
+  ASSERT_EQ(0, ::ftruncate(file.get(), kRegionBytes));
+  Mapping memory;
+  ASSERT_TRUE(memory.map(file.get(), kRegionBytes, PROT_READ | PROT_WRITE));
+  auto answer = std::async(std::launch::async, [this] {
+    daemon_.take_registration();
+    daemon_.answer_registration(7);
+  });
+  EXPECT_EQ(0, lyre_register(context_, memory.data(), kRegionBytes, &region_));
+  const char* why = nullptr;
+  EXPECT_EQ(1, lyre_region_is_direct(region_, &why)) << why;
+  answer.get();
 }
 
 TEST_F(Registration, EndsWithADaemonThatHangsUp) {
