@@ -25,6 +25,25 @@ constexpr int kRegionTimeoutMs = 60'000;
 constexpr int kUpgradeTimeoutMs = 180'000;
 /// At least what an attach carries: 3 + 2 for each of 64 workers.
 constexpr size_t kDescriptorsMax = 253;
+/// Between two attempts to attach: a daemon that hangs up each time may log each one.
+constexpr int kAttachAgainMs = 100;
+
+/// How long the daemon may take, from now on.
+class Patience {
+ public:
+  explicit Patience(int limit_ms)
+      : ms_(limit_ms), end_ns_(now_ns() + int64_t{limit_ms} * 1'000'000) {}
+
+  int ms() const { return ms_; }
+  /// Rounded up: 0 when it is over.
+  int left_ms() const {
+    return static_cast<int>((std::max(end_ns_ - now_ns(), int64_t{0}) + 999'999) / 1'000'000);
+  }
+
+ private:
+  int ms_;
+  int64_t end_ns_;
+};
 
 int code_of_errno(int number) {
   switch (number) {
@@ -104,16 +123,14 @@ int fail_speaking(const char* what) {
   return has_hung_up() ? fail_hung_up() : fail_errno(LYRE_E_DAEMON, what);
 }
 
+/// Waits for one message. `received` is 0 where the daemon has hung up.
 int receive(int socket, void* reply, size_t reply_bytes, size_t& received,
-            std::vector<UniqueFd>& descriptors, int timeout_ms = kAnswerTimeoutMs) {
-  const int64_t deadline_ns = now_ns() + int64_t{timeout_ms} * 1'000'000;
+            std::vector<UniqueFd>& descriptors, const Patience& patience) {
   for (;;) {
-    const int64_t left_ms = (deadline_ns - now_ns()) / 1'000'000;
-    if (left_ms <= 0) {
-      return fail_unanswered(timeout_ms);
-    }
+    const int left_ms = patience.left_ms();
+    if (left_ms == 0) return fail_unanswered(patience.ms());
     pollfd entry{socket, POLLIN, 0};
-    if (::poll(&entry, 1, static_cast<int>(left_ms)) > 0) break;
+    if (::poll(&entry, 1, left_ms) > 0) break;
   }
   alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMax * sizeof(int))];
   iovec vector{reply, reply_bytes};
@@ -127,7 +144,6 @@ int receive(int socket, void* reply, size_t reply_bytes, size_t& received,
   if (count < 0 && errno == ECONNRESET) count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   if (count < 0) return fail_speaking("cannot receive from the daemon");
   collect_descriptors(message, descriptors);
-  if (count == 0) return fail_hung_up();
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
     return fail(LYRE_E_NORESOURCES, "no room for the daemon's descriptors (see `ulimit -n`)");
   }
@@ -137,20 +153,22 @@ int receive(int socket, void* reply, size_t reply_bytes, size_t& received,
 
 constexpr const char* kThisLibrary = "this program's Lyre";
 
-/// Sends `request` and checks that the answer is of `type` and whole. A goodbye is an answer too.
+/// Sends `request` and waits for what the daemon says. `received` is 0 where it has hung up.
 template <typename Request, typename Reply>
-int ask(int socket, const Request& request, channel::Control type, Reply& reply,
-        std::vector<UniqueFd>& descriptors, int timeout_ms = kAnswerTimeoutMs) {
+int send_and_receive(int socket, const Request& request, Reply& reply, size_t& received,
+                     std::vector<UniqueFd>& descriptors, const Patience& patience) {
   // A daemon that has hung up may have said why.
   if (::send(socket, &request, sizeof request, MSG_NOSIGNAL) < 0 && !has_hung_up()) {
     return fail_errno(LYRE_E_DAEMON, "cannot speak to the daemon");
   }
+  return receive(socket, &reply, sizeof reply, received, descriptors, patience);
+}
+
+/// Checks that `reply`, of which so many bytes came, is of `type` and whole. A goodbye is an answer
+/// too.
+template <typename Reply>
+int check_answer(Reply& reply, size_t received, channel::Control type) {
   static_assert(sizeof(Reply) >= sizeof(channel::Goodbye));
-  size_t received = 0;
-  if (const int code = receive(socket, &reply, sizeof reply, received, descriptors, timeout_ms);
-      code != 0) {
-    return code;
-  }
   if (received < sizeof reply.header || reply.header.magic != channel::kControlMagic) {
     return fail(LYRE_E_VERSION, "what listens there is not a Lyre daemon");
   }
@@ -173,6 +191,18 @@ int ask(int socket, const Request& request, channel::Control type, Reply& reply,
   reply.text[sizeof reply.text - 1] = '\0';
   if (reply.error == 0) return 0;
   return fail(code_of_errno(reply.error), "the daemon refused: %s", reply.text);
+}
+
+/// Sends `request` and checks the answer.
+template <typename Request, typename Reply>
+int ask(int socket, const Request& request, channel::Control type, Reply& reply,
+        std::vector<UniqueFd>& descriptors, int timeout_ms = kAnswerTimeoutMs) {
+  size_t received = 0;
+  const int code =
+      send_and_receive(socket, request, reply, received, descriptors, Patience(timeout_ms));
+  if (code != 0) return code;
+  if (received == 0) return fail_hung_up();
+  return check_answer(reply, received, type);
 }
 
 /// Sends one message, with a descriptor beside it unless it is -1.
@@ -211,17 +241,25 @@ const char* socket_path_or_default(const char* path) {
 }
 
 int attach(const AttachOptions& options, Attachment& out) {
-  const int64_t begun_ns = now_ns();
-  const int code = connect_control(options.path, out.control, options.patience_ms);
-  if (code != 0) return code;
-  const auto passed_ms = static_cast<int>((now_ns() - begun_ns) / 1'000'000);
+  const Patience patience(options.patience_ms);
   channel::AttachRequest request{};
   fill_header(request, channel::Control::kAttach);
   request.abi_versions = channel::kAbiVersions;
   request.arena_bytes = options.arena_bytes;
   std::strncpy(request.label, options.label, sizeof request.label - 1);
-  return ask(out.control.get(), request, channel::Control::kAttached, out.reply, out.descriptors,
-             std::max(options.patience_ms - passed_ms, 1));
+  for (;;) {
+    // A timeout of 0 would be none.
+    int code = connect_control(options.path, out.control, std::max(patience.left_ms(), 1));
+    if (code != 0) return code;
+    size_t received = 0;
+    code = send_and_receive(out.control.get(), request, out.reply, received, out.descriptors,
+                            patience);
+    if (code != 0) return code;
+    if (received > 0) return check_answer(out.reply, received, channel::Control::kAttached);
+    // A daemon that leaves in an upgrade passes on no connection whose request it has not read.
+    if (patience.left_ms() <= kAttachAgainMs) return fail_hung_up();
+    ::poll(nullptr, 0, kAttachAgainMs);
+  }
 }
 
 int ask_region(int control, std::span<const uint8_t> request, int descriptor,
@@ -232,8 +270,9 @@ int ask_region(int control, std::span<const uint8_t> request, int descriptor,
   static_assert(sizeof reply >= sizeof(channel::Goodbye));
   do {
     const int code =
-        receive(control, &reply, sizeof reply, received, descriptors, kRegionTimeoutMs);
+        receive(control, &reply, sizeof reply, received, descriptors, Patience(kRegionTimeoutMs));
     if (code != 0) return code;
+    if (received == 0) return fail_hung_up();
   } while (received == sizeof reply && reply.header.type == channel::Control::kRegionPending);
   if (received == sizeof(channel::Goodbye) && reply.header.type == channel::Control::kGoodbye) {
     channel::Goodbye goodbye;

@@ -26,10 +26,11 @@ struct AttachOptions {
   const char* path;
   const char* label;
   uint64_t arena_bytes;
-  int patience_ms;  ///< for a daemon that is there and does not answer
+  int patience_ms;  ///< for a daemon that is there and does not answer, or hangs up
 };
 
-/// Within `patience_ms`.
+/// Within `patience_ms`. Where the daemon hangs up before it says anything, as one that is replaced
+/// in an upgrade, asks again what listens there then.
 int attach(const AttachOptions& options, Attachment& out);
 
 /// Asks about registered memory on the socket of a context, with a descriptor or -1. 0 also when

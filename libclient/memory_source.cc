@@ -2,9 +2,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -77,7 +79,8 @@ bool query_mapping(int maps, uint64_t address, ProcessMapping& out, bool& is_ans
   return true;
 }
 
-/// The same from /proc/self/maps, for older kernels.
+/// The same from /proc/self/maps, for older kernels and long names. It does not tell the pages of a
+/// file: see file_page_bytes().
 bool scan_mappings(std::FILE* maps, uint64_t address, ProcessMapping& out) {
   std::rewind(maps);
   char line[512];
@@ -136,6 +139,19 @@ UniqueFd find_descriptor(const ProcessMapping& mapping) {
   return UniqueFd();
 }
 
+/// Of the file that is mapped: hugetlbfs has pages of its own size.
+uint64_t file_page_bytes(int fd, const ProcessMapping& mapping) {
+  struct statfs facts {};
+  const bool is_huge = ::fstatfs(fd, &facts) == 0 && facts.f_type == HUGETLBFS_MAGIC;
+  return is_huge ? static_cast<uint64_t>(facts.f_bsize) : mapping.page_bytes;
+}
+
+/// Shared memory of which nobody has a descriptor.
+bool is_anonymous(const ProcessMapping& mapping) {
+  return std::strcmp(mapping.name, "/dev/zero (deleted)") == 0 ||
+         std::strcmp(mapping.name, "/anon_hugepage (deleted)") == 0;
+}
+
 /// Whether the file is mapped contiguously up to `end`.
 bool is_contiguous_to(std::FILE* maps, const ProcessMapping& first, uint64_t end) {
   ProcessMapping last = first;
@@ -168,20 +184,21 @@ MemorySource find_source(const void* data, size_t bytes) {
   }
   if (!first.is_shared) return private_memory("it is private memory");
   MemorySource source;
+  if (!is_anonymous(first)) source.file = find_descriptor(first);
+  const uint64_t page_bytes =
+      source.file.is_open() ? file_page_bytes(source.file.get(), first) : first.page_bytes;
   source.mapping_begin = first.begin;
   source.mapping_end = first.end;
-  source.page_begin = begin & ~(first.page_bytes - 1);
-  source.page_end = (begin + bytes + first.page_bytes - 1) & ~(first.page_bytes - 1);
+  source.page_begin = begin & ~(page_bytes - 1);
+  source.page_end = whole_pages(begin + bytes, page_bytes);
   source.offset = first.offset + (source.page_begin - first.begin);
   if (!is_contiguous_to(maps.get(), first, source.page_end)) {
     return private_memory("it lies in more than one mapping");
   }
-  if (std::strcmp(first.name, "/dev/zero (deleted)") == 0 ||
-      std::strcmp(first.name, "/anon_hugepage (deleted)") == 0) {
+  if (is_anonymous(first)) {
     source.kind = MemorySource::Kind::kSharedAnonymous;
     return source;
   }
-  source.file = find_descriptor(first);
   if (!source.file.is_open()) return private_memory("the descriptor of its file is closed");
   if (::fcntl(source.file.get(), F_GET_SEALS) < 0) {
     return private_memory("its file is not one of memory");

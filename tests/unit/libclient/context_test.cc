@@ -59,9 +59,26 @@ TEST(Context, SaysThatTheDaemonEndedBeforeItAnswered) {
   for (const FakeDaemonOptions& options :
        {FakeDaemonOptions{.ends = true}, FakeDaemonOptions{.ends_unread = true}}) {
     FakeDaemon daemon(options);
-    EXPECT_EQ(LYRE_E_DAEMON, open_code(daemon.socket_path()));
-    EXPECT_STREQ("no daemon answers there: it hung up (does lyred still run?)", lyre_last_error());
+    EXPECT_EQ(LYRE_E_DAEMON, open_code(daemon.socket_path(), 60'000));
+    EXPECT_EQ(daemon.socket_path() + std::string(": no daemon listens there (is lyred running?)"),
+              lyre_last_error());
   }
+}
+
+// One that is replaced in an upgrade does not pass on what it has accepted and not read. The next
+// one answers on the same socket.
+TEST(Context, AsksTheDaemonThatTookThePlaceOfTheOneThatHungUp) {
+  FakeDaemon daemon({.dropped_first = 2});
+  lyre_context* context = daemon.attach(60'000);
+  ASSERT_NE(nullptr, context);
+  EXPECT_EQ(1, lyre_port_count(context));
+  EXPECT_EQ(0, lyre_poll(context, 0));
+  lyre_context_close(context);
+}
+
+TEST(Context, GivesUpOnADaemonThatHangsUpEachTime) {
+  FakeDaemon daemon({.dropped_first = INT_MAX});
+  EXPECT_EQ(LYRE_E_DAEMON, open_code(daemon.socket_path(), 250));
 }
 
 // As a daemon does that has too many connections, before it reads what a new one asks.
@@ -70,7 +87,7 @@ TEST(Context, SaysWhyTheDaemonHungUp) {
        {FakeDaemonOptions{.ends = true, .goodbye = "not you"},
         FakeDaemonOptions{.ends_unread = true, .goodbye = "not you"}}) {
     FakeDaemon daemon(options);
-    EXPECT_EQ(LYRE_E_DAEMON, open_code(daemon.socket_path()));
+    EXPECT_EQ(LYRE_E_DAEMON, open_code(daemon.socket_path(), 60'000));
     EXPECT_STREQ("the daemon refused: not you", lyre_last_error());
   }
 }

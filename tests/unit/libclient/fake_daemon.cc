@@ -71,17 +71,35 @@ FakeDaemon::~FakeDaemon() {
   std::filesystem::remove_all(folder_);
 }
 
-void FakeDaemon::serve() {
+/// False when the test is over.
+bool FakeDaemon::accept_client() {
   pollfd entries[] = {{listener_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
   ::poll(entries, 2, -1);
-  if (entries[1].revents != 0) return;
+  if (entries[1].revents != 0) return false;
   connection_ = UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  return true;
+}
+
+/// `is_left`: in the socket, as by a daemon that ends before it reads.
+void FakeDaemon::take_attach(bool is_left) {
   channel::AttachRequest request;
-  EXPECT_EQ(
-      static_cast<ssize_t>(sizeof request),
-      ::recv(connection_.get(), &request, sizeof request, options_.ends_unread ? MSG_PEEK : 0));
+  EXPECT_EQ(static_cast<ssize_t>(sizeof request),
+            ::recv(connection_.get(), &request, sizeof request, is_left ? MSG_PEEK : 0));
+}
+
+void FakeDaemon::serve() {
+  for (int i = 0; i < options_.dropped_first; ++i) {
+    if (!accept_client()) return;
+    take_attach(true);
+    hang_up();
+  }
+  if (!accept_client()) return;
+  take_attach(options_.ends_unread);
   if (options_.goodbye != nullptr) say_goodbye(options_.goodbye);
-  if (options_.ends || options_.ends_unread) return hang_up();
+  if (options_.ends || options_.ends_unread) {
+    listener_ = UniqueFd();
+    return hang_up();
+  }
   if (options_.is_silent) return;
   std::this_thread::sleep_for(options_.late);
   send_reply(connection_.get());

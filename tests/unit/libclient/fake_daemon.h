@@ -22,8 +22,9 @@ struct FakeDaemonOptions {
   bool lends = true;
   bool is_silent = false;             ///< accepts, never answers
   std::chrono::milliseconds late{0};  ///< accepts, and answers so much later
-  bool ends = false;                  ///< hangs up instead of answering
+  bool ends = false;                  ///< hangs up instead of answering, and listens no more
   bool ends_unread = false;           ///< before it reads the request
+  int dropped_first = 0;              ///< clients that it hangs up on, unread, before others
   const char* goodbye = nullptr;      ///< said before it hangs up
   int descriptors_less = 0;           ///< left out of the reply
   /// Changes what is told before it is sent.
@@ -67,6 +68,8 @@ class FakeDaemon {
 
  private:
   void serve();
+  bool accept_client();
+  void take_attach(bool is_left);
   void send_reply(int socket);
 
   FakeDaemonOptions options_;
