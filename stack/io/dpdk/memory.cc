@@ -20,6 +20,9 @@ constexpr uint16_t kSmallPayloadBytes = 256;
 /// A super-packet fills four such buffers. With smaller ones, what slots cost is most of what
 /// packets of the MTU cost; with larger ones, small packets leave more of a slot unused.
 constexpr uint32_t kSuperPacketRoomBytes = 16 << 10;
+/// virtio's header is in a packet's first buffer only: each later one has so many bytes of payload
+/// more than the room says. What clients get as copies must fit a block nevertheless.
+constexpr uint32_t kVirtioHeaderBytes = 12;
 constexpr uint32_t kCopyPackets = 1024;
 constexpr size_t kBurstMax = 64;
 
@@ -39,15 +42,18 @@ uint16_t receive_room_bytes(const MemoryOptions& options) {
   // gve rounds a buffer down to a multiple of it (GVE_RX_BUF_ALIGN_DQO).
   constexpr uint32_t kUnitBytes = 128;
   uint32_t room = options.mtu_bytes + kFrameOverheadBytes;
+  bool may_be_virtio = false;  // the address of a NIC does not tell its driver
   for (const std::string& device : options.devices) {
     const DriverQuirks& quirks = quirks_of(DeviceArgs::parse(device).driver());
     room = std::max(room, quirks.rx_room_bytes_min);
     room = std::max(room, options.mtu_bytes + kFrameOverheadBytes + quirks.rx_extra_bytes);
+    may_be_virtio |= quirks.super_packets != SuperPackets::kInOneBuffer;
   }
   if (options.has_super_packets) {
     room = std::max(room, kSuperPacketRoomBytes);
   }
-  const uint32_t rounded = (room + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
+  uint32_t rounded = (room + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
+  if (options.has_super_packets && may_be_virtio) rounded -= kVirtioHeaderBytes;
   return static_cast<uint16_t>(std::min(rounded + RTE_PKTMBUF_HEADROOM, 65472u));
 }
 

@@ -22,5 +22,18 @@ TEST(ReceiveRoom, IsAPowerOfTwoForTheUsualMtu) {
             2048 + RTE_PKTMBUF_HEADROOM);
 }
 
+// A slot with 12 bytes more than a block ended the daemon, once a client got copies.
+TEST(ReceiveRoom, LetsLaterBuffersOfASuperPacketFitABlockOfCopies) {
+  constexpr uint32_t kBlockBytes = 16384;
+  constexpr uint32_t kVirtioHeaderBytes = 12;  // payload in a packet's later buffers
+  const auto room = [](const char* device) {
+    const MemoryOptions options{.mtu_bytes = 1500, .devices = {device}, .has_super_packets = true};
+    return receive_room_bytes(options) - RTE_PKTMBUF_HEADROOM;
+  };
+  EXPECT_EQ(room("0000:00:04.0") + kVirtioHeaderBytes, kBlockBytes);
+  EXPECT_EQ(room("net_virtio_user0,path=/dev/vhost-net") + kVirtioHeaderBytes, kBlockBytes);
+  EXPECT_EQ(room("net_memif0,role=server"), kBlockBytes);
+}
+
 }  // namespace
 }  // namespace lyre::io::dpdk
