@@ -11,6 +11,7 @@ from cores_apart import CoresApart, are_near
 from driver_share import DriverShare
 from measures import (HONEST, KERNEL, SUPER, SUPER_TRUSTED, TRUSTED, Failed, kernel_wire, output_of,
                       pass_through)
+from network import VethPair
 from record import Row
 from rest import processor_s
 from two_hosts import TwoHosts, cores
@@ -63,6 +64,18 @@ def beside_others(bench):
             with Job(bench, sizes, iterations, computing=pinned_to) as job:
                 for i, size in enumerate(sizes):
                     job.add(group, i, size, "us", lambda bucket: bucket["time_ns"] / 1e3)
+
+
+def over_packet_sockets(bench):
+    """Lyre's port is an AF_PACKET socket on a wire like the kernel's. It announces packets, and the
+    kernel copies each of them at both ends."""
+    for group, pinned_to in OTHERS:
+        for sizes, iterations in BESIDE:
+            with Job(bench, sizes, iterations, computing=pinned_to,
+                     has_packet_sockets=True) as job:
+                for i, size in enumerate(sizes):
+                    job.add(f"over AF_PACKET, {group}", i, size, "us",
+                            lambda bucket: bucket["time_ns"] / 1e3)
 
 
 def as_services(bench):
@@ -118,12 +131,13 @@ class Job:
     the plugin. Runs when the `with` block begins; `add()` makes rows of it."""
 
     def __init__(self, bench, sizes, iterations, computing=(), options=(), is_uncut=False,
-                 counts_processor=False):
+                 counts_processor=False, has_packet_sockets=False):
         self._bench, self._sizes, self._iterations = bench, sizes, iterations
         self._computing = computing
         self._options = list(options)
         self._offloads, self._sections = (SUPER, SUPER_TRUSTED) if is_uncut else (HONEST, TRUSTED)
         self._counts_processor = counts_processor
+        self._has_packet_sockets = has_packet_sockets
         self._reports = []
         self._plugin_s = []
         self._line_ns = []
@@ -132,7 +146,8 @@ class Job:
     def __enter__(self):
         bench = self._bench
         environment = dict(os.environ, LYRE_DATA_DIR=os.path.join(bench.build, "tools/lyre"))
-        with TwoHosts(bench.programs, sections=self._sections) as hosts, \
+        with self._wire_of_lyre() as wire_of_lyre, \
+                TwoHosts(bench.programs, sections=self._sections, wire=wire_of_lyre) as hosts, \
                 kernel_wire(self._offloads, MTU) as wire, computing_processes(self._computing):
             command = self._command(hosts, wire)
 
@@ -147,6 +162,12 @@ class Job:
                          f"each of {TRIES * bench.rounds} rounds")
         self._text = " ".join(command)
         return self
+
+    def _wire_of_lyre(self):
+        """None inside: memif."""
+        if not self._has_packet_sockets:
+            return contextlib.nullcontext()
+        return VethPair(self._offloads, MTU, name="p")
 
     def _run_round(self, hosts, report_of):
         bench = self._bench
@@ -241,6 +262,7 @@ GROUPS = {
     "small all-reduce": small,
     "first after a gap": after_a_gap,
     "beside": beside_others,
+    "over AF_PACKET": over_packet_sockets,
     "as services": as_services,
     "processor seconds a GiB": processor,
 }

@@ -71,16 +71,17 @@ def remove_left_namespaces():
 class VethPair:
     """Namespaces `left` and `right`, each with loopback and one end of the wire, named "wire0".
 
-    `offloads` are ethtool's words for both ends, such as ["tso", "off"].
+    `offloads` are ethtool's words for both ends, such as ["tso", "off"]. Of two wires at a time one
+    needs a `name`, of letters.
     """
 
     device = "wire0"
     congestion = "cubic"
 
-    def __init__(self, offloads, mtu=1500):
-        stem = f"lyre-{os.getpid()}"
-        self.left = stem + "-l"
-        self.right = stem + "-r"
+    def __init__(self, offloads, mtu=1500, name=""):
+        stem = f"lyre-{os.getpid()}-{name}"
+        self.left = stem + "l"
+        self.right = stem + "r"
         self._offloads = offloads
         self._mtu = mtu
         self._made = []
