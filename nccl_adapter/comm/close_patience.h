@@ -7,8 +7,8 @@
 namespace lyre::nccl_adapter {
 
 /// How long closes wait for peers to place what is done for NCCL. NCCL closes the comms of a
-/// communicator one after the other. Where its peers have not entered the operation, all of them
-/// wait in vain: the first one for as long as one may, those that follow it hardly.
+/// communicator one after the other. Where its peers have not entered the operation, every close
+/// waits in vain. The first one waits for kCloseWaitNs, those that follow it for kFollowerWaitNs.
 /// Units: the environment's clock. Thread: that which closes; each has its own.
 class ClosePatience {
  public:

@@ -20,8 +20,9 @@ constexpr uint16_t kSmallPayloadBytes = 256;
 /// A super-packet fills four such buffers. With smaller ones, what slots cost is most of what
 /// packets of the MTU cost; with larger ones, small packets leave more of a slot unused.
 constexpr uint32_t kSuperPacketRoomBytes = 16 << 10;
-/// virtio's header is in a packet's first buffer only: each later one has so many bytes of payload
-/// more than the room says. What clients get as copies must fit a block nevertheless.
+/// virtio's driver posts each buffer with this room for its header, and only the first buffer of a
+/// packet has one: later buffers take this many bytes more of payload. They too must fit a block of
+/// copies (kCopyBlockBytes).
 constexpr uint32_t kVirtioHeaderBytes = 12;
 constexpr uint32_t kCopyPackets = 1024;
 constexpr size_t kBurstMax = 64;
