@@ -1,6 +1,8 @@
 #include "stack/tcp/ack.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 #include "stack/tcp/closing.h"
 #include "stack/tcp/connect.h"
@@ -74,22 +76,48 @@ bool is_dsack(const Connection& c, const wire::TcpOptions& options, SeqNum ack) 
   return first.start.at_or_after(second.start) && first.end.at_or_before(second.end);
 }
 
+/// The blocks of one ACK that can be true, in the order of their sequence numbers. RFC 2018 4 puts
+/// the latest block first, whatever its place; RFC 8985 6.2 step 3 goes by sequence number, or the
+/// lower of two blocks in one ACK would look like a segment that arrived late.
+class SackedRanges {
+ public:
+  void add(const wire::SackBlock& block) {
+    uint8_t at = count_++;
+    for (; at > 0 && block.start.before(blocks_[at - 1].start); --at) blocks_[at] = blocks_[at - 1];
+    blocks_[at] = block;
+  }
+  [[nodiscard]] std::span<const wire::SackBlock> all() const { return {blocks_.data(), count_}; }
+
+ private:
+  std::array<wire::SackBlock, wire::kSackBlocksMax> blocks_;
+  uint8_t count_ = 0;
+};
+
 /// RFC 2018 5. An ACK that arrives late may carry blocks that begin below SND.UNA.
-void read_sacks(Core& core, Connection& c, const SegmentIn& segment, AckSample& sample) {
-  const wire::TcpOptions& options = segment.options;
-  const uint8_t count = std::min<uint8_t>(options.sack_count, wire::kSackBlocksMax);
-  if (count == 0) return;
-  sample.has_dsack = is_dsack(c, options, segment.ack);
-  if (sample.has_dsack) sample.dsack = options.sacks[0];
-  const bool is_old = segment.ack.before(c.snd.una);
-  Scoreboard board(core, c);
-  for (uint8_t i = sample.has_dsack ? 1 : 0; i < count; ++i) {
-    wire::SackBlock block = options.sacks[i];
+SackedRanges sacked_ranges(const Connection& c, std::span<const wire::SackBlock> blocks,
+                           bool is_old) {
+  SackedRanges out;
+  for (wire::SackBlock block : blocks) {
     if (is_old && block.start.at_or_before(c.snd.una)) block.start = c.snd.una;
     const bool is_honest = block.start.before(block.end) &&
                            (block.start.after(c.snd.una) || is_old) &&
                            block.end.at_or_before(c.snd.nxt);
-    if (is_honest) board.mark_sacked(block.start, block.end, sample);
+    if (is_honest) out.add(block);
+  }
+  return out;
+}
+
+void read_sacks(Core& core, Connection& c, const SegmentIn& segment, AckSample& sample) {
+  const wire::TcpOptions& options = segment.options;
+  const uint32_t count = std::min<uint32_t>(options.sack_count, wire::kSackBlocksMax);
+  if (count == 0) return;
+  sample.has_dsack = is_dsack(c, options, segment.ack);
+  if (sample.has_dsack) sample.dsack = options.sacks[0];
+  const auto blocks = std::span(options.sacks).first(count).subspan(sample.has_dsack ? 1 : 0);
+  const SackedRanges ranges = sacked_ranges(c, blocks, segment.ack.before(c.snd.una));
+  Scoreboard board(core, c);
+  for (const wire::SackBlock& range : ranges.all()) {
+    board.mark_sacked(range.start, range.end, sample);
   }
 }
 

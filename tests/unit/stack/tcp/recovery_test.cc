@@ -48,6 +48,19 @@ TEST(Rack, ReorderingTimerFindsALossThatFewSacksTell) {  // RFC 8985 6.2 step 5
   EXPECT_EQ(again->seq, peer.us(0));
 }
 
+/// RFC 2018 4: the latest block is the first, and need not be the highest or the lowest.
+TEST(Rack, TwoHolesOfOneAckAreNoReordering) {  // RFC 8985 6.2 step 3
+  Peer peer;
+  send_ten(peer);
+  peer.ack_with_sack(0, {{6000, 10000}, {1000, 5000}});
+  const auto sent = peer.all();
+  ASSERT_GE(sent.size(), 2u);
+  EXPECT_EQ(sent[0].seq, peer.us(0));
+  EXPECT_TRUE(sent[0].is_retransmission);
+  EXPECT_EQ(sent[1].seq, peer.us(5000));
+  EXPECT_TRUE(sent[1].is_retransmission);
+}
+
 /// The time from the SACK after a new hole at `hole` to the expiry of the reordering timer.
 Nanos patience_with_hole(Peer& peer, uint32_t hole) {
   peer.ack_with_sack(hole, {{hole + 1000, hole + 2000}});
