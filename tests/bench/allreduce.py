@@ -2,6 +2,7 @@
 small sizes, and beside processes that compute."""
 
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -11,10 +12,10 @@ from cores_apart import CoresApart, are_near
 from driver_share import DriverShare
 from measures import (HONEST, KERNEL, SUPER, SUPER_TRUSTED, TRUSTED, Failed, kernel_wire, output_of,
                       pass_through)
-from network import VethPair
 from record import Row
 from rest import processor_s
 from two_hosts import TwoHosts, cores
+from wires import DriverWire, TapWire
 
 MTU = 1500
 # A process that only computes, at nice 0.
@@ -28,6 +29,8 @@ TRIES = 6
 BESIDE = [([8, 64 << 10], 300), ([1 << 20, 4 << 20, 16 << 20], 20)]
 OTHERS = [("alone", []), ("beside one computing process", [None]),
           ("beside a computing process on each core", cores())]
+KERNEL_PORTS = {"AF_PACKET": functools.partial(DriverWire, "net_af_packet"),
+                "AF_XDP": functools.partial(DriverWire, "net_af_xdp"), "TAP": TapWire}
 
 
 def large(bench):
@@ -66,15 +69,14 @@ def beside_others(bench):
                     job.add(group, i, size, "us", lambda bucket: bucket["time_ns"] / 1e3)
 
 
-def over_packet_sockets(bench):
-    """Lyre's port is an AF_PACKET socket on a wire like the kernel's. It announces packets, and the
-    kernel copies each of them at both ends."""
+def over_kernel_port(driver, wire, bench):
+    """Lyre's ports are the kernel's, on wires like those of its TCP. Such a port announces packets,
+    and the kernel copies each of them at both ends."""
     for group, pinned_to in OTHERS:
         for sizes, iterations in BESIDE:
-            with Job(bench, sizes, iterations, computing=pinned_to,
-                     has_packet_sockets=True) as job:
+            with Job(bench, sizes, iterations, computing=pinned_to, wire=wire) as job:
                 for i, size in enumerate(sizes):
-                    job.add(f"over AF_PACKET, {group}", i, size, "us",
+                    job.add(f"over {driver}, {group}", i, size, "us",
                             lambda bucket: bucket["time_ns"] / 1e3)
 
 
@@ -131,13 +133,14 @@ class Job:
     the plugin. Runs when the `with` block begins; `add()` makes rows of it."""
 
     def __init__(self, bench, sizes, iterations, computing=(), options=(), is_uncut=False,
-                 counts_processor=False, has_packet_sockets=False):
+                 counts_processor=False, wire=None):
+        """`wire` makes one for Lyre in place of memif, from offloads and an MTU."""
         self._bench, self._sizes, self._iterations = bench, sizes, iterations
         self._computing = computing
         self._options = list(options)
         self._offloads, self._sections = (SUPER, SUPER_TRUSTED) if is_uncut else (HONEST, TRUSTED)
         self._counts_processor = counts_processor
-        self._has_packet_sockets = has_packet_sockets
+        self._wire = wire
         self._reports = []
         self._plugin_s = []
         self._line_ns = []
@@ -146,7 +149,8 @@ class Job:
     def __enter__(self):
         bench = self._bench
         environment = dict(os.environ, LYRE_DATA_DIR=os.path.join(bench.build, "tools/lyre"))
-        with self._wire_of_lyre() as wire_of_lyre, \
+        memif = contextlib.nullcontext()
+        with self._wire(self._offloads, MTU) if self._wire else memif as wire_of_lyre, \
                 TwoHosts(bench.programs, sections=self._sections, wire=wire_of_lyre) as hosts, \
                 kernel_wire(self._offloads, MTU) as wire, computing_processes(self._computing):
             command = self._command(hosts, wire)
@@ -162,12 +166,6 @@ class Job:
                          f"each of {TRIES * bench.rounds} rounds")
         self._text = " ".join(command)
         return self
-
-    def _wire_of_lyre(self):
-        """None inside: memif."""
-        if not self._has_packet_sockets:
-            return contextlib.nullcontext()
-        return VethPair(self._offloads, MTU, name="p")
 
     def _run_round(self, hosts, report_of):
         bench = self._bench
@@ -262,7 +260,8 @@ GROUPS = {
     "small all-reduce": small,
     "first after a gap": after_a_gap,
     "beside": beside_others,
-    "over AF_PACKET": over_packet_sockets,
+    **{f"over {driver}": functools.partial(over_kernel_port, driver, wire)
+       for driver, wire in KERNEL_PORTS.items()},
     "as services": as_services,
     "processor seconds a GiB": processor,
 }

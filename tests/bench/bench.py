@@ -13,12 +13,13 @@ import sys
 sys.dont_write_bytecode = True
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(FOLDER))
-sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
+sys.path[:0] = [os.path.join(ROOT, "tests", name) for name in ("support", "adapter")]
 
 import allreduce
 import attacked
 import capped
 import domains
+import faults
 import measures
 import needs
 import processes
@@ -28,7 +29,7 @@ from daemon import DaemonError, Programs
 from network import CommandTimeout, NetworkError
 
 GROUPS = {**measures.GROUPS, "domains": domains.sharing, **allreduce.GROUPS, **capped.GROUPS,
-          **attacked.GROUPS, "idle": rest.idle}
+          **attacked.GROUPS, **faults.GROUPS, "idle": rest.idle}
 
 
 def arguments():

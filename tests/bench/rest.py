@@ -17,6 +17,7 @@ from measures import (HONEST, KERNEL, TRUSTED, Contest, Failed, kernel_side, ker
 from network import VethPair
 from record import Row
 from two_hosts import TwoHosts, cores, scratch_folder
+from wires import DriverWire
 
 IDLE_S = 3
 SESSION_TIMEOUT_S = 10
@@ -27,7 +28,7 @@ PING = ["ping", "-n", "-c", str(ANSWERS + 1), "-i", "0.1", KERNEL["right"]]
 
 @contextlib.contextmanager
 def packet_hosts(programs):
-    with VethPair(HONEST) as wire, TwoHosts(programs, wire=wire) as hosts:
+    with DriverWire("net_af_packet", HONEST) as wire, TwoHosts(programs, wire=wire) as hosts:
         yield hosts
 
 

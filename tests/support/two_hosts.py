@@ -29,22 +29,23 @@ class TwoHosts:
 
     def __init__(self, programs, mtu=MTU, sections=None, interfaces=None, cores_of=None, wire=None):
         """`interfaces` are by name what the port's "address" shall be; default: of IPv4. `cores_of`
-        are by name those of the workers; default: one each. `wire`: a VethPair, up, in place of
-        memif."""
+        are by name those of the workers; default: one each. `wire`: one of wires.py, up, in place
+        of memif."""
         interfaces = interfaces or {name: f"{address}/24" for name, address in ADDRESSES.items()}
         self._folder = scratch_folder()
+        self._wire = wire
         self.a, self.b = (
             Daemon(programs,
-                   Settings(name, self._device(role, wire), interfaces[name], core, mtu,
+                   Settings(name, self._device(role), interfaces[name], core, mtu,
                             self._sections(sections, (cores_of or {}).get(name))),
                    self._folder, wire.inside(end) if wire else ())
             for (name, role, core, end) in zip(
                 interfaces, ("server", "client"), cores(),
                 (wire.left, wire.right) if wire else (None, None)))
 
-    def _device(self, role, wire):
-        if wire:
-            return f"net_af_packet0,iface={wire.device}"
+    def _device(self, role):
+        if self._wire:
+            return self._wire.port()
         path = os.path.join(self._folder, "wire.sock")
         return f"net_memif0,role={role},socket={path},socket-abstract=no"
 
@@ -59,6 +60,8 @@ class TwoHosts:
         try:
             for host in (self.a, self.b):
                 host.start()
+            if self._wire:
+                self._wire.connect_ports()
             for host in (self.a, self.b):
                 host.wait_link()
         except BaseException:

@@ -1,0 +1,43 @@
+"""Wires of the kernel's between two daemons, each of which has a port in a namespace of its own."""
+
+from network import VethPair
+
+
+class DriverWire(VethPair):
+    """A daemon at each end of a veth wire, by "net_af_packet" or "net_af_xdp"."""
+
+    def __init__(self, driver, offloads, mtu=1500):
+        super().__init__(offloads, mtu, name="p")
+        self._driver = driver
+
+    def port(self):
+        """DPDK's arguments for a daemon's port."""
+        return f"{self._driver}0,iface={self.device}"
+
+    def connect_ports(self):
+        """To be called when both daemons have started."""
+
+
+class TapWire(VethPair):
+    """A daemon at the other side of a TAP device, which a bridge connects with a veth wire."""
+
+    tap = "tap0"
+    bridge = "bridge0"
+    # The driver gives both sides the same address, and a bridge keeps what goes to its own.
+    KERNEL_MAC = "02:00:00:00:07:07"
+
+    def __init__(self, offloads, mtu=1500):
+        super().__init__(offloads, mtu, name="t")
+
+    def port(self):
+        """DPDK's arguments for a daemon's port."""
+        return f"net_tap0,iface={self.tap}"
+
+    def connect_ports(self):
+        """To be called when both daemons have started, and so made their devices."""
+        for name in (self.left, self.right):
+            self.run(name, "ip", "link", "set", self.tap, "address", self.KERNEL_MAC)
+            self.run(name, "ip", "link", "add", self.bridge, "type", "bridge")
+            for device in (self.tap, self.device):
+                self.run(name, "ip", "link", "set", device, "master", self.bridge)
+            self.run(name, "ip", "link", "set", self.bridge, "up")
