@@ -25,8 +25,8 @@ constexpr int kRegionTimeoutMs = 60'000;
 constexpr int kUpgradeTimeoutMs = 180'000;
 /// At least what an attach carries: 3 + 2 for each of 64 workers.
 constexpr size_t kDescriptorsMax = 253;
-/// Between two attempts to attach: a daemon that hangs up each time may log each one.
-constexpr int kAttachAgainMs = 100;
+/// Between two attempts to be heard: a daemon that hangs up each time may log each one.
+constexpr int kAskAgainMs = 100;
 
 /// How long the daemon may take, from now on.
 class Patience {
@@ -70,7 +70,7 @@ int code_of_errno(int number) {
   }
 }
 
-int connect_control(const char* path, UniqueFd& out, int patience_ms = kAnswerTimeoutMs) {
+int connect_control(const char* path, UniqueFd& out, int patience_ms) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (std::strlen(path) >= sizeof address.sun_path) {
@@ -123,8 +123,14 @@ int fail_speaking(const char* what) {
   return has_hung_up() ? fail_hung_up() : fail_errno(LYRE_E_DAEMON, what);
 }
 
-/// Waits for one message. `received` is 0 where the daemon has hung up.
-int receive(int socket, void* reply, size_t reply_bytes, size_t& received,
+/// What came of a request.
+struct Heard {
+  size_t bytes = 0;        ///< of the answer; 0: the daemon has hung up
+  bool is_unread = false;  ///< it closed its socket before it had read all that was sent
+};
+
+/// Waits for one message.
+int receive(int socket, void* reply, size_t reply_bytes, Heard& heard,
             std::vector<UniqueFd>& descriptors, const Patience& patience) {
   for (;;) {
     const int left_ms = patience.left_ms();
@@ -141,27 +147,29 @@ int receive(int socket, void* reply, size_t reply_bytes, size_t& received,
   message.msg_controllen = sizeof control;
   ssize_t count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   // Reported once, before what the daemon said.
-  if (count < 0 && errno == ECONNRESET) count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  heard.is_unread = count < 0 && errno == ECONNRESET;
+  if (heard.is_unread) count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   if (count < 0) return fail_speaking("cannot receive from the daemon");
   collect_descriptors(message, descriptors);
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
     return fail(LYRE_E_NORESOURCES, "no room for the daemon's descriptors (see `ulimit -n`)");
   }
-  received = static_cast<size_t>(count);
+  heard.bytes = static_cast<size_t>(count);
   return 0;
 }
 
 constexpr const char* kThisLibrary = "this program's Lyre";
 
-/// Sends `request` and waits for what the daemon says. `received` is 0 where it has hung up.
+/// Sends `request` and waits for what the daemon says.
 template <typename Request, typename Reply>
-int send_and_receive(int socket, const Request& request, Reply& reply, size_t& received,
+int send_and_receive(int socket, const Request& request, Reply& reply, Heard& heard,
                      std::vector<UniqueFd>& descriptors, const Patience& patience) {
   // A daemon that has hung up may have said why.
-  if (::send(socket, &request, sizeof request, MSG_NOSIGNAL) < 0 && !has_hung_up()) {
-    return fail_errno(LYRE_E_DAEMON, "cannot speak to the daemon");
-  }
-  return receive(socket, &reply, sizeof reply, received, descriptors, patience);
+  const bool is_sent = ::send(socket, &request, sizeof request, MSG_NOSIGNAL) >= 0;
+  if (!is_sent && !has_hung_up()) return fail_errno(LYRE_E_DAEMON, "cannot speak to the daemon");
+  const int code = receive(socket, &reply, sizeof reply, heard, descriptors, patience);
+  heard.is_unread |= !is_sent;
+  return code;
 }
 
 /// Checks that `reply`, of which so many bytes came, is of `type` and whole. A goodbye is an answer
@@ -193,16 +201,33 @@ int check_answer(Reply& reply, size_t received, channel::Control type) {
   return fail(code_of_errno(reply.error), "the daemon refused: %s", reply.text);
 }
 
-/// Sends `request` and checks the answer.
+/// To whom a request goes, and for how long.
+struct Question {
+  const char* path;  ///< borrowed
+  int patience_ms = kAnswerTimeoutMs;
+  /// Not asked again once a daemon may have begun what it was asked for.
+  bool is_for_once = false;
+};
+
+/// Connects `control`, sends `request` and checks that the answer is of `type`. A daemon that
+/// leaves in an upgrade passes on no connection whose request it has not read: it hangs up, and the
+/// new one, which listens at the same socket, is asked. Where no daemon is left nobody listens.
 template <typename Request, typename Reply>
-int ask(int socket, const Request& request, channel::Control type, Reply& reply,
-        std::vector<UniqueFd>& descriptors, int timeout_ms = kAnswerTimeoutMs) {
-  size_t received = 0;
-  const int code =
-      send_and_receive(socket, request, reply, received, descriptors, Patience(timeout_ms));
-  if (code != 0) return code;
-  if (received == 0) return fail_hung_up();
-  return check_answer(reply, received, type);
+int ask(const Question& question, const Request& request, channel::Control type, UniqueFd& control,
+        Reply& reply, std::vector<UniqueFd>& descriptors) {
+  const Patience patience(question.patience_ms);
+  for (;;) {
+    // A timeout of 0 would be none.
+    int code = connect_control(question.path, control, std::max(patience.left_ms(), 1));
+    if (code != 0) return code;
+    Heard heard;
+    code = send_and_receive(control.get(), request, reply, heard, descriptors, patience);
+    if (code != 0) return code;
+    if (heard.bytes > 0) return check_answer(reply, heard.bytes, type);
+    const bool may_be_done = question.is_for_once && !heard.is_unread;
+    if (may_be_done || patience.left_ms() <= kAskAgainMs) return fail_hung_up();
+    ::poll(nullptr, 0, kAskAgainMs);
+  }
 }
 
 /// Sends one message, with a descriptor beside it unless it is -1.
@@ -241,40 +266,28 @@ const char* socket_path_or_default(const char* path) {
 }
 
 int attach(const AttachOptions& options, Attachment& out) {
-  const Patience patience(options.patience_ms);
   channel::AttachRequest request{};
   fill_header(request, channel::Control::kAttach);
   request.abi_versions = channel::kAbiVersions;
   request.arena_bytes = options.arena_bytes;
   std::strncpy(request.label, options.label, sizeof request.label - 1);
-  for (;;) {
-    // A timeout of 0 would be none.
-    int code = connect_control(options.path, out.control, std::max(patience.left_ms(), 1));
-    if (code != 0) return code;
-    size_t received = 0;
-    code = send_and_receive(out.control.get(), request, out.reply, received, out.descriptors,
-                            patience);
-    if (code != 0) return code;
-    if (received > 0) return check_answer(out.reply, received, channel::Control::kAttached);
-    // A daemon that leaves in an upgrade passes on no connection whose request it has not read.
-    if (patience.left_ms() <= kAttachAgainMs) return fail_hung_up();
-    ::poll(nullptr, 0, kAttachAgainMs);
-  }
+  return ask({.path = options.path, .patience_ms = options.patience_ms}, request,
+             channel::Control::kAttached, out.control, out.reply, out.descriptors);
 }
 
 int ask_region(int control, std::span<const uint8_t> request, int descriptor,
                channel::RegionReply& reply) {
   if (const int code = send_with_descriptor(control, request, descriptor); code != 0) return code;
   std::vector<UniqueFd> descriptors;
-  size_t received = 0;
+  Heard heard;
   static_assert(sizeof reply >= sizeof(channel::Goodbye));
   do {
     const int code =
-        receive(control, &reply, sizeof reply, received, descriptors, Patience(kRegionTimeoutMs));
+        receive(control, &reply, sizeof reply, heard, descriptors, Patience(kRegionTimeoutMs));
     if (code != 0) return code;
-    if (received == 0) return fail_hung_up();
-  } while (received == sizeof reply && reply.header.type == channel::Control::kRegionPending);
-  if (received == sizeof(channel::Goodbye) && reply.header.type == channel::Control::kGoodbye) {
+    if (heard.bytes == 0) return fail_hung_up();
+  } while (heard.bytes == sizeof reply && reply.header.type == channel::Control::kRegionPending);
+  if (heard.bytes == sizeof(channel::Goodbye) && reply.header.type == channel::Control::kGoodbye) {
     channel::Goodbye goodbye;
     std::memcpy(static_cast<void*>(&goodbye), &reply, sizeof goodbye);
     goodbye.text[sizeof goodbye.text - 1] = '\0';
@@ -282,7 +295,7 @@ int ask_region(int control, std::span<const uint8_t> request, int descriptor,
   }
   const bool is_answer = reply.header.type == channel::Control::kRegistered ||
                          reply.header.type == channel::Control::kDeregistered;
-  if (received != sizeof reply || reply.header.magic != channel::kControlMagic || !is_answer) {
+  if (heard.bytes != sizeof reply || reply.header.magic != channel::kControlMagic || !is_answer) {
     return fail(LYRE_E_VERSION, "the daemon's reply to a memory request is invalid");
   }
   reply.text[sizeof reply.text - 1] = '\0';
@@ -295,33 +308,28 @@ int ask_capture(const char* path, const char* port, uint32_t snap_bytes, UniqueF
   if (std::strlen(port) >= sizeof request.port) {
     return fail(LYRE_E_INVALID, "a port's name has at most %zu bytes", sizeof request.port - 1);
   }
-  if (const int code = connect_control(path, control); code != 0) return code;
   fill_header(request, channel::Control::kCapture);
   request.version = channel::kCaptureVersion;
   request.snap_bytes = snap_bytes;
   std::strncpy(request.port, port, sizeof request.port - 1);
   std::vector<UniqueFd> descriptors;
-  if (const int code = ask(control.get(), request, channel::Control::kCaptured, reply, descriptors);
-      code != 0) {
-    return code;
-  }
+  const int code =
+      ask({.path = path}, request, channel::Control::kCaptured, control, reply, descriptors);
+  if (code != 0) return code;
   if (descriptors.size() != 1) return fail(LYRE_E_VERSION, "the daemon sent no packets");
   descriptor = std::move(descriptors[0]);
   return 0;
 }
 
 int ask_info(const char* path, UniqueFd& descriptor, uint64_t& stats_bytes) {
-  UniqueFd control;
-  if (const int code = connect_control(path, control); code != 0) return code;
   channel::InfoRequest request{};
   fill_header(request, channel::Control::kInfo);
+  UniqueFd control;
   channel::InfoReply reply;
   std::vector<UniqueFd> descriptors;
-  if (const int code =
-          ask(control.get(), request, channel::Control::kInfoReply, reply, descriptors);
-      code != 0) {
-    return code;
-  }
+  const int code =
+      ask({.path = path}, request, channel::Control::kInfoReply, control, reply, descriptors);
+  if (code != 0) return code;
   if (descriptors.size() != 1) return fail(LYRE_E_VERSION, "the daemon sent no stats segment");
   descriptor = std::move(descriptors[0]);
   stats_bytes = reply.stats_bytes;
@@ -329,13 +337,13 @@ int ask_info(const char* path, UniqueFd& descriptor, uint64_t& stats_bytes) {
 }
 
 int ask_upgrade(const char* path, channel::UpgradeReply& reply) {
-  UniqueFd control;
-  if (const int code = connect_control(path, control); code != 0) return code;
   channel::UpgradeRequest request{};
   fill_header(request, channel::Control::kUpgrade);
+  UniqueFd control;
   std::vector<UniqueFd> descriptors;
-  const int code = ask(control.get(), request, channel::Control::kUpgradeReply, reply, descriptors,
-                       kUpgradeTimeoutMs);
+  const Question question{.path = path, .patience_ms = kUpgradeTimeoutMs, .is_for_once = true};
+  const int code =
+      ask(question, request, channel::Control::kUpgradeReply, control, reply, descriptors);
   reply.release[sizeof reply.release - 1] = '\0';
   return code;
 }

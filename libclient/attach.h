@@ -8,7 +8,9 @@
 #include "stack/channel/control.h"
 
 /// Requests on the daemon's control socket. Each function returns 0 or a LYRE_E code, with the
-/// details in lyre_last_error(), within two seconds, unless its comment says otherwise.
+/// details in lyre_last_error(), within two seconds, unless its comment says otherwise. Those that
+/// connect ask again where the daemon hangs up before it says anything, as one that is replaced in
+/// an upgrade: another one listens there then, or none, which is an error at once.
 namespace lyre::client {
 
 /// The daemon's answer to an attach, with its descriptors, not checked yet.
@@ -29,8 +31,7 @@ struct AttachOptions {
   int patience_ms;  ///< for a daemon that is there and does not answer, or hangs up
 };
 
-/// Within `patience_ms`. Where the daemon hangs up before it says anything, as one that is replaced
-/// in an upgrade, asks again what listens there then.
+/// Within `patience_ms`.
 int attach(const AttachOptions& options, Attachment& out);
 
 /// Asks about registered memory on the socket of a context, with a descriptor or -1. 0 also when
@@ -49,7 +50,8 @@ int ask_capture(const char* path, const char* port, uint32_t snap_bytes, UniqueF
 int ask_info(const char* path, UniqueFd& descriptor, uint64_t& stats_bytes);
 
 /// Asks the daemon for an upgrade. Returns when the new process serves, or the old one goes on:
-/// within 180 seconds.
+/// within 180 seconds. Asks again only where the daemon did not read the request: one that ended in
+/// the upgrade that it was asked for is not asked for a second one.
 int ask_upgrade(const char* path, channel::UpgradeReply& reply);
 
 }  // namespace lyre::client

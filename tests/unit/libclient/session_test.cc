@@ -14,7 +14,7 @@ using channel::Op;
 using channel::SessionName;
 using channel::Submission;
 
-constexpr SessionName kName{.index = 7, .generation = 3};
+constexpr SessionName kSessionName{.index = 7, .generation = 3};
 
 class SessionTest : public ::testing::Test {
  protected:
@@ -41,7 +41,7 @@ TEST_F(SessionTest, ConnectsByCookie) {
   EXPECT_EQ(5000, entry.body.open.remote_port);
   EXPECT_EQ(0, memcmp(remote.address, entry.body.open.remote_address, 16));
   EXPECT_EQ(0, memcmp(local.address, entry.body.open.local_address, 16));
-  daemon_.tell(connected(entry.body.open.cookie, kName));
+  daemon_.tell(connected(entry.body.open.cookie, kSessionName));
   EXPECT_EQ(1, lyre_poll(context_, 0));
   EXPECT_EQ(LYRE_OPEN, lyre_state(session));
   lyre_addr bound{};
@@ -111,12 +111,12 @@ TEST_F(SessionTest, ASessionClosedWhileItConnectsIsAborted) {
     const uint64_t cookie = daemon_.take().body.open.cookie;
     if (!is_named_before) lyre_close(session);
     EXPECT_FALSE(daemon_.try_take());
-    daemon_.tell(connecting(cookie, kName));
+    daemon_.tell(connecting(cookie, kSessionName));
     EXPECT_EQ(0, lyre_poll(context_, 0));
     if (is_named_before) lyre_close(session);
     const Submission last = daemon_.take();
     EXPECT_EQ(Op::kAbort, last.op);
-    EXPECT_EQ(kName, last.session);
+    EXPECT_EQ(kSessionName, last.session);
     daemon_.tell(connect_failed(cookie, EndStatus::kAborted));
     EXPECT_EQ(0, lyre_poll(context_, 0));
   }
@@ -132,7 +132,7 @@ TEST_F(SessionTest, AnotherWorkersAnswerMayComeBeforeTheNameOfTheFirst) {
   const uint64_t cookie = daemon.take(0).body.open.cookie;
   daemon.tell(connected(cookie, {.index = 1, .generation = 1}), 1);
   lyre_poll(context, 0);
-  daemon.tell(connecting(cookie, kName), 0);
+  daemon.tell(connecting(cookie, kSessionName), 0);
   EXPECT_EQ(0, lyre_poll(context, 0));
   EXPECT_EQ(LYRE_OPEN, lyre_state(session));
   lyre_close(session);
@@ -147,29 +147,29 @@ TEST_F(SessionTest, ASessionClosedWhileItConnectsMayHaveItsHandshakeBehindIt) {
   const Submission entry = daemon_.take();
   lyre_close(session);
   EXPECT_FALSE(daemon_.try_take());
-  daemon_.tell(connected(entry.body.open.cookie, kName));
+  daemon_.tell(connected(entry.body.open.cookie, kSessionName));
   lyre_poll(context_, 0);
   const Submission last = daemon_.take();
   EXPECT_EQ(Op::kAbort, last.op);
-  EXPECT_EQ(kName, last.session);
-  daemon_.tell(ended(kName, EndStatus::kAborted));
+  EXPECT_EQ(kSessionName, last.session);
+  daemon_.tell(ended(kSessionName, EndStatus::kAborted));
   lyre_poll(context_, 0);
   EXPECT_EQ(0u, next_event(context_).happened);
 }
 
 TEST_F(SessionTest, CopyingSendPutsBytesIntoTheArena) {
-  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
   const std::string text = "what the client wrote";
   EXPECT_EQ(static_cast<int64_t>(text.size()), lyre_send(session, text.data(), text.size()));
   EXPECT_EQ(text.size(), lyre_unacked_bytes(session));
   const Submission entry = daemon_.take();
   EXPECT_EQ(Op::kSend, entry.op);
-  EXPECT_EQ(kName, entry.session);
+  EXPECT_EQ(kSessionName, entry.session);
   EXPECT_EQ(0u, entry.body.send.region);
   ASSERT_EQ(text.size(), entry.body.send.bytes);
   EXPECT_EQ(0, memcmp(text.data(), daemon_.arena() + entry.body.send.offset, text.size()));
   EXPECT_EQ(LYRE_E_AGAIN, lyre_drain(context_, 0));
-  daemon_.tell(send_done(kName, 1));
+  daemon_.tell(send_done(kSessionName, 1));
   EXPECT_EQ(1, lyre_poll(context_, 0));
   EXPECT_EQ(0u, lyre_unacked_bytes(session));
   EXPECT_EQ(0, lyre_drain(context_, 0));
@@ -178,62 +178,62 @@ TEST_F(SessionTest, CopyingSendPutsBytesIntoTheArena) {
 }
 
 TEST_F(SessionTest, CopyingSendTakesWhatTheArenaHolds) {
-  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
   const std::vector<uint8_t> bytes((2u << 20), 0x5a);
   EXPECT_EQ(1 << 20, lyre_send(session, bytes.data(), bytes.size()));
   EXPECT_EQ(LYRE_E_AGAIN, lyre_send(session, bytes.data(), 1));
-  daemon_.tell(send_done(kName, 2));
+  daemon_.tell(send_done(kSessionName, 2));
   lyre_poll(context_, 0);
   EXPECT_EQ(2 * 64 * 1024, lyre_send(session, bytes.data(), bytes.size()));
 }
 
 TEST_F(SessionTest, BlocksComeBackInOrderWithTheirTags) {
-  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
   for (const uint64_t tag : {11, 0, 13}) {
     lyre_block block{};
     ASSERT_EQ(0, lyre_block_alloc(context_, 5000, &block));
     EXPECT_EQ(8192u, block.bytes);
     ASSERT_EQ(0, lyre_send_block(session, &block, 5000, tag));
   }
-  daemon_.tell(send_done(kName, 2));
+  daemon_.tell(send_done(kSessionName, 2));
   lyre_poll(context_, 0);
   EXPECT_EQ(11u, lyre_next_sent(session));
   EXPECT_EQ(0u, lyre_next_sent(session));
   EXPECT_EQ(5000u, lyre_unacked_bytes(session));
-  daemon_.tell(send_done(kName, 3));
+  daemon_.tell(send_done(kSessionName, 3));
   lyre_poll(context_, 0);
   EXPECT_EQ(13u, lyre_next_sent(session));
 }
 
 TEST_F(SessionTest, ALongSendIsAcknowledgedBitByBit) {
-  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
   lyre_block block{};
   ASSERT_EQ(0, lyre_block_alloc(context_, 5000, &block));
   for (int i = 0; i < 2; ++i) ASSERT_EQ(0, lyre_send_block(session, &block, 5000, 11));
   EXPECT_EQ(0u, lyre_rtt_min_us(session));
   EXPECT_EQ(0u, lyre_rto_us(session));
-  daemon_.tell(send_done(kName, 0, 2000));
+  daemon_.tell(send_done(kSessionName, 0, 2000));
   EXPECT_EQ(0, lyre_poll(context_, 0)) << "no send is finished";
   EXPECT_EQ(8000u, lyre_unacked_bytes(session));
   EXPECT_EQ(kRttMinUs, lyre_rtt_min_us(session));
   EXPECT_EQ(kRtoUs, lyre_rto_us(session));
   EXPECT_EQ(0, lyre_is_window_closed(session));
-  channel::Completion closed = send_done(kName, 0, 2000);
+  channel::Completion closed = send_done(kSessionName, 0, 2000);
   closed.body.send_done.is_window_closed = 1;
   daemon_.tell(closed);
   EXPECT_EQ(0, lyre_poll(context_, 0)) << "no send is finished";
   EXPECT_EQ(1, lyre_is_window_closed(session));
-  daemon_.tell(send_done(kName, 1, 4999));
+  daemon_.tell(send_done(kSessionName, 1, 4999));
   EXPECT_EQ(1, lyre_poll(context_, 0));
   EXPECT_EQ(0, lyre_is_window_closed(session));
   EXPECT_EQ(1u, lyre_unacked_bytes(session));
-  daemon_.tell(send_done(kName, 2));
+  daemon_.tell(send_done(kSessionName, 2));
   lyre_poll(context_, 0);
   EXPECT_EQ(0u, lyre_unacked_bytes(session));
 }
 
 TEST_F(SessionTest, RefusesBlocksThatAreNone) {
-  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
   lyre_block block{};
   EXPECT_EQ(LYRE_E_INVALID, lyre_block_alloc(context_, 0, &block));
   EXPECT_EQ(LYRE_E_INVALID, lyre_block_alloc(context_, (4u << 20) + 1, &block));
@@ -250,13 +250,13 @@ TEST_F(SessionTest, RefusesBlocksThatAreNone) {
 }
 
 TEST_F(SessionTest, HasAtMostSoManySendsUnderWay) {
-  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
   for (uint32_t i = 0; i < channel::kSendsOutstandingMax; ++i) {
     ASSERT_EQ(1, lyre_send(session, "x", 1));
     daemon_.take();
   }
   EXPECT_EQ(LYRE_E_AGAIN, lyre_send(session, "x", 1));
-  daemon_.tell(send_done(kName, 1));
+  daemon_.tell(send_done(kSessionName, 1));
   lyre_poll(context_, 0);
   EXPECT_EQ(1, lyre_send(session, "x", 1));
 }
@@ -319,11 +319,11 @@ TEST_F(SessionTest, AFullRingIsToldAndItsRoomIsNews) {
 }
 
 TEST_F(SessionTest, ReceivesSlicesInOrderAndGivesThemBack) {
-  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
   memcpy(daemon_.pool(), "helloworld!", 11);
-  daemon_.tell(data(kName, {{.slot = 5, .bytes = 5, .offset = 0},
-                            {.slot = 6, .bytes = 5, .offset = 5},
-                            {.slot = 9, .bytes = 1, .offset = 10}}));
+  daemon_.tell(data(kSessionName, {{.slot = 5, .bytes = 5, .offset = 0},
+                                   {.slot = 6, .bytes = 5, .offset = 5},
+                                   {.slot = 9, .bytes = 1, .offset = 10}}));
   EXPECT_EQ(1, lyre_poll(context_, 0));
   EXPECT_EQ(11u, lyre_readable_bytes(session));
   lyre_slice slices[2];
@@ -350,10 +350,10 @@ TEST_F(SessionTest, ReceivesSlicesInOrderAndGivesThemBack) {
 }
 
 TEST_F(SessionTest, CopyingReceiveSplitsSlicesAndBatchesReleases) {
-  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
   memcpy(daemon_.pool(), "abcdefghijkl", 12);
   for (uint32_t i = 0; i < 12; ++i) {
-    daemon_.tell(data(kName, {{.slot = 100 + i, .bytes = 1, .offset = i}}));
+    daemon_.tell(data(kSessionName, {{.slot = 100 + i, .bytes = 1, .offset = i}}));
   }
   lyre_poll(context_, 0);
   char out[16] = "";
@@ -364,7 +364,7 @@ TEST_F(SessionTest, CopyingReceiveSplitsSlicesAndBatchesReleases) {
   const Submission rest = daemon_.take();
   EXPECT_EQ(2, rest.count);
   EXPECT_EQ(111u, rest.body.release.slots[1]);
-  daemon_.tell(data(kName, {{.slot = 1, .bytes = 8, .offset = 0}}));
+  daemon_.tell(data(kSessionName, {{.slot = 1, .bytes = 8, .offset = 0}}));
   lyre_poll(context_, 0);
   EXPECT_EQ(3, lyre_recv(session, out, 3));
   lyre_slice slice;
@@ -375,9 +375,9 @@ TEST_F(SessionTest, CopyingReceiveSplitsSlicesAndBatchesReleases) {
 
 TEST_F(SessionTest, WhatWasCopiedIsToldOnceWithTheReleasesOfItsSession) {
   constexpr SessionName kOther{.index = 9, .generation = 1};
-  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
   lyre_session* other = open_session(daemon_, context_, kOther);
-  daemon_.tell(data(kName, {{.slot = 1, .bytes = 4, .offset = 0}, {.slot = 2, .bytes = 6}}));
+  daemon_.tell(data(kSessionName, {{.slot = 1, .bytes = 4, .offset = 0}, {.slot = 2, .bytes = 6}}));
   daemon_.tell(data(kOther, {{.slot = 3, .bytes = 8, .offset = 0}, {.slot = 4, .bytes = 8}}));
   lyre_poll(context_, 0);
   char out[16];
@@ -396,14 +396,14 @@ TEST_F(SessionTest, WhatWasCopiedIsToldOnceWithTheReleasesOfItsSession) {
     EXPECT_EQ(slot, entry.body.release.slots[0]);
     EXPECT_EQ(copied_bytes, entry.copied_bytes);
   };
-  expect_told(kName, 1, 4);
+  expect_told(kSessionName, 1, 4);
   expect_told(kOther, 3, 8);
-  expect_told(kName, 2, 6);
+  expect_told(kSessionName, 2, 6);
   expect_told(kOther, 4, 5);
 }
 
 TEST_F(SessionTest, CopiesTooManyForOneEntryAreToldByTheNext) {
-  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
   constexpr uint64_t kCopied = uint64_t{6} << 30;
   lyre_count_copied(session, kCopied, 0);
   uint64_t told = 0;
@@ -415,9 +415,9 @@ TEST_F(SessionTest, CopiesTooManyForOneEntryAreToldByTheNext) {
 }
 
 TEST_F(SessionTest, EndOfStreamComesAfterTheBytes) {
-  lyre_session* session = open_session(daemon_, context_, kName);
-  daemon_.tell(data(kName, {{.slot = 1, .bytes = 4, .offset = 0}}));
-  daemon_.tell(peer_finished(kName));
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
+  daemon_.tell(data(kSessionName, {{.slot = 1, .bytes = 4, .offset = 0}}));
+  daemon_.tell(peer_finished(kSessionName));
   lyre_poll(context_, 0);
   char out[8];
   EXPECT_EQ(4, lyre_recv(session, out, sizeof out));
@@ -428,10 +428,10 @@ TEST_F(SessionTest, EndOfStreamComesAfterTheBytes) {
 }
 
 TEST_F(SessionTest, AResetLeavesTheBytesThatCameBefore) {
-  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
   ASSERT_EQ(1, lyre_send(session, "x", 1));
-  daemon_.tell(data(kName, {{.slot = 1, .bytes = 4, .offset = 0}}));
-  daemon_.tell(ended(kName, EndStatus::kReset));
+  daemon_.tell(data(kSessionName, {{.slot = 1, .bytes = 4, .offset = 0}}));
+  daemon_.tell(ended(kSessionName, EndStatus::kReset));
   lyre_poll(context_, 0);
   EXPECT_EQ(LYRE_ENDED, lyre_state(session));
   EXPECT_EQ(0u, lyre_unacked_bytes(session));
@@ -442,7 +442,7 @@ TEST_F(SessionTest, AResetLeavesTheBytesThatCameBefore) {
 }
 
 TEST_F(SessionTest, OptionsAreCheckedAndSent) {
-  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
   EXPECT_EQ(0, lyre_set_option(session, LYRE_OPTION_KEEPALIVE_IDLE_MS, 5000));
   const auto entry = daemon_.take();
   EXPECT_EQ(Op::kSetOption, entry.op);
@@ -457,14 +457,14 @@ TEST_F(SessionTest, OptionsAreCheckedAndSent) {
 }
 
 TEST_F(SessionTest, AnOrderlyEndIsNoError) {
-  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
   EXPECT_EQ(0, lyre_shutdown(session));
   EXPECT_EQ(0, lyre_shutdown(session));
   EXPECT_EQ(Op::kShutdown, daemon_.take().op);
   EXPECT_FALSE(daemon_.try_take());
   EXPECT_EQ(LYRE_E_NOTCONNECTED, lyre_send(session, "x", 1));
-  daemon_.tell(peer_finished(kName));
-  daemon_.tell(ended(kName));
+  daemon_.tell(peer_finished(kSessionName));
+  daemon_.tell(ended(kSessionName));
   lyre_poll(context_, 0);
   EXPECT_EQ(LYRE_ENDED, lyre_state(session));
   EXPECT_EQ(0, lyre_session_error(session));
@@ -475,7 +475,7 @@ TEST_F(SessionTest, AnOrderlyEndIsNoError) {
 }
 
 TEST_F(SessionTest, AClosedSessionsBlocksComeBackAtItsEnd) {
-  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
   lyre_block block{};
   ASSERT_EQ(0, lyre_block_alloc(context_, 1u << 20, &block));
   ASSERT_EQ(0, lyre_send_block(session, &block, 1000, 1));
@@ -486,8 +486,8 @@ TEST_F(SessionTest, AClosedSessionsBlocksComeBackAtItsEnd) {
   EXPECT_EQ(Op::kSend, daemon_.take().op);
   EXPECT_EQ(Op::kClose, daemon_.take().op);
   // Bytes that still arrive for it are released.
-  daemon_.tell(data(kName, {{.slot = 3, .bytes = 4, .offset = 0}}));
-  daemon_.tell(ended(kName));
+  daemon_.tell(data(kSessionName, {{.slot = 3, .bytes = 4, .offset = 0}}));
+  daemon_.tell(ended(kSessionName));
   EXPECT_EQ(1, lyre_poll(context_, 0));
   EXPECT_EQ(0u, next_event(context_).happened);
   EXPECT_EQ(0, lyre_block_alloc(context_, 1u << 20, &next));
@@ -495,7 +495,7 @@ TEST_F(SessionTest, AClosedSessionsBlocksComeBackAtItsEnd) {
 }
 
 TEST_F(SessionTest, StaleNamesAreIgnoredButTheirSlotsGoBack) {
-  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
   constexpr SessionName kStale{.index = 7, .generation = 2};
   constexpr SessionName kUnknown{.index = 4'000'000'000, .generation = 2};
   daemon_.tell(ended(kStale));
@@ -509,8 +509,8 @@ TEST_F(SessionTest, StaleNamesAreIgnoredButTheirSlotsGoBack) {
 }
 
 TEST_F(SessionTest, AnIndexIsUsedAgainUnderANewGeneration) {
-  lyre_session* first = open_session(daemon_, context_, kName);
-  daemon_.tell(ended(kName));
+  lyre_session* first = open_session(daemon_, context_, kSessionName);
+  daemon_.tell(ended(kSessionName));
   lyre_poll(context_, 0);
   EXPECT_EQ(first, next_event(context_).session);
   constexpr SessionName kNext{.index = 7, .generation = 4};
@@ -528,14 +528,14 @@ TEST_F(SessionTest, ADaemonThatLiesEndsTheContext) {
     channel::Completion entry;
   };
   const std::vector<Lie> lies = {
-      {"more finished than sent", send_done(kName, 2)},
-      {"all of a send that is not finished", send_done(kName, 0, 1)},
-      {"some of a send that never was", send_done(kName, 1, 1)},
-      {"outside of the pool", data(kName, {{.slot = 1, .bytes = 2, .offset = 65535}})},
-      {"overflow", data(kName, {{.slot = 1, .bytes = 9, .offset = UINT64_MAX - 3}})},
-      {"no such pool", data(kName, {{.slot = 1, .bytes = 1, .offset = 0}}, 1)},
-      {"no copy area", data(kName, {{.slot = 1, .bytes = 1, .offset = 4096}}, 0xff)},
-      {"a taken name", accepted(1, kName)},
+      {"more finished than sent", send_done(kSessionName, 2)},
+      {"all of a send that is not finished", send_done(kSessionName, 0, 1)},
+      {"some of a send that never was", send_done(kSessionName, 1, 1)},
+      {"outside of the pool", data(kSessionName, {{.slot = 1, .bytes = 2, .offset = 65535}})},
+      {"overflow", data(kSessionName, {{.slot = 1, .bytes = 9, .offset = UINT64_MAX - 3}})},
+      {"no such pool", data(kSessionName, {{.slot = 1, .bytes = 1, .offset = 0}}, 1)},
+      {"no copy area", data(kSessionName, {{.slot = 1, .bytes = 1, .offset = 4096}}, 0xff)},
+      {"a taken name", accepted(1, kSessionName)},
       {"an absurd index", accepted(1, {.index = 1u << 31, .generation = 1})},
       {"an unasked connection", connected(999, {.index = 9, .generation = 1})},
       {"an unknown event", {.event = static_cast<channel::Event>(77)}},
@@ -543,7 +543,7 @@ TEST_F(SessionTest, ADaemonThatLiesEndsTheContext) {
   for (const Lie& lie : lies) {
     FakeDaemon daemon;
     lyre_context* context = daemon.attach();
-    lyre_session* session = open_session(daemon, context, kName);
+    lyre_session* session = open_session(daemon, context, kSessionName);
     ASSERT_EQ(1, lyre_send(session, "x", 1));
     daemon.tell(lie.entry);
     EXPECT_EQ(LYRE_E_DAEMON, lyre_poll(context, 0)) << lie.what;
@@ -552,7 +552,7 @@ TEST_F(SessionTest, ADaemonThatLiesEndsTheContext) {
 }
 
 TEST_F(SessionTest, RingsTheDoorbellOfASleepingWorkerOnly) {
-  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
   lyre_send(session, "x", 1);
   EXPECT_EQ(0u, daemon_.rings_heard());
   daemon_.fall_asleep();
@@ -563,7 +563,7 @@ TEST_F(SessionTest, RingsTheDoorbellOfASleepingWorkerOnly) {
 TEST_F(SessionTest, ClosingTheContextClosesInOrder) {
   FakeDaemon daemon;
   lyre_context* context = daemon.attach();
-  lyre_session* session = open_session(daemon, context, kName);
+  lyre_session* session = open_session(daemon, context, kSessionName);
   lyre_send(session, "x", 1);
   lyre_context_close(context);
   EXPECT_EQ(Op::kSend, daemon.take().op);
@@ -582,12 +582,12 @@ TEST(Sessions, GoRoundTheWorkers) {
 TEST(Sessions, CopiedPayloadLiesInTheContext) {
   FakeDaemon daemon({.lends = false});
   lyre_context* context = daemon.attach();
-  lyre_session* session = open_session(daemon, context, kName);
+  lyre_session* session = open_session(daemon, context, kSessionName);
   const uint64_t offset = daemon.layout().copy_offset + 4096;
   memcpy(daemon.memory() + offset, "copy", 4);
   constexpr uint32_t kCopySlot = 0x8000'0001;
-  daemon.tell(
-      data(kName, {{.slot = kCopySlot, .bytes = 4, .offset = offset}}, channel::kPoolContext));
+  daemon.tell(data(kSessionName, {{.slot = kCopySlot, .bytes = 4, .offset = offset}},
+                   channel::kPoolContext));
   lyre_poll(context, 0);
   char out[4];
   ASSERT_EQ(4, lyre_recv(session, out, 4));
