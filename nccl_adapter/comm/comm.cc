@@ -29,8 +29,8 @@ Comm::Comm(Environment* environment, const Nonce& id, Peer peer, size_t lanes)
     : lanes_(this, lanes),
       queue_pairs_({environment, this, &lanes_, [this](Lane& lane) { drop_lane(lane); }}, id),
       peer_(std::move(peer)),
-      goodbye_(environment, &lanes_),
       peer_watch_(environment->now_ns()),
+      goodbye_(environment, &lanes_, &peer_watch_),
       environment_(environment),
       id_(id) {}
 

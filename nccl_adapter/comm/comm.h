@@ -126,8 +126,8 @@ class Comm : public SessionOwner {
   Lanes lanes_;  ///< of streams
   QueuePairs queue_pairs_;
   Peer peer_;
-  Goodbye goodbye_;
   PeerWatch peer_watch_;
+  Goodbye goodbye_;
 
  private:
   nccl_abi::Result report();

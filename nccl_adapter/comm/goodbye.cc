@@ -45,7 +45,15 @@ bool Goodbye::is_acknowledged() const {
          });
 }
 
-bool Goodbye::is_heard() const { return is_done() && (!has_last_words_ || is_acknowledged()); }
+// Dials ended with begin(): no answer to one is due.
+bool Goodbye::is_peer_gone() const {
+  return peer_watch_->is_gone(
+      {.is_any_up = lanes_->is_any_up(), .is_answer_due = false, .is_awaiting = false});
+}
+
+bool Goodbye::is_heard() const {
+  return is_peer_gone() || (is_done() && (!has_last_words_ || is_acknowledged()));
+}
 
 bool Goodbye::is_acknowledged_on(Lane& lane) const {
   if (!environment_->is_attached() || !lane.is_up()) return false;

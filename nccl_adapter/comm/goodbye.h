@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "nccl_adapter/comm/peer_watch.h"
 #include "nccl_adapter/protocol/frame.h"
 #include "nccl_adapter/transport/environment.h"
 #include "nccl_adapter/transport/lanes.h"
@@ -11,7 +12,7 @@
 namespace lyre::nccl_adapter {
 
 /// The end of a comm by this side: a bye frame on every stream, and whether the peer's host has it.
-/// Both pointers are borrowed for its life.
+/// The pointers are borrowed for its life.
 /// Thread: under the instance's lock. Owner: the comm.
 class Goodbye {
  public:
@@ -22,8 +23,8 @@ class Goodbye {
     FrameHeader bye{.type = FrameType::kBye};
   };
 
-  Goodbye(const Environment* environment, Lanes* lanes)
-      : environment_(environment), lanes_(lanes) {}
+  Goodbye(const Environment* environment, Lanes* lanes, const PeerWatch* peer_watch)
+      : environment_(environment), lanes_(lanes), peer_watch_(peer_watch) {}
 
   /// Sends a bye frame on every lane that is up, behind the last words; dials end.
   void begin(const Words& words);
@@ -40,8 +41,10 @@ class Goodbye {
   bool is_acknowledged() const;
   /// Every stream's bye is acknowledged, or no stream is left on which it could be.
   bool is_done() const;
-  /// is_done(), and the peer's host has the last words, if there are any. A peer that misses them
-  /// dials again while no stream is left. REQUIRES: is_begun().
+  /// Nobody is there any more who could miss the last words: see PeerWatch. REQUIRES: is_begun().
+  bool is_peer_gone() const;
+  /// is_peer_gone(); or is_done(), and the peer's host has the last words, if there are any. A peer
+  /// that misses them dials again while no stream is left. REQUIRES: is_begun().
   bool is_heard() const;
   /// Leaves the sessions to the daemon, which finishes in order what is still of use.
   void finish();
@@ -51,6 +54,7 @@ class Goodbye {
 
   const Environment* environment_;
   Lanes* lanes_;
+  const PeerWatch* peer_watch_;
   bool is_begun_ = false;
   bool is_abort_ = false;
   bool is_data_under_way_ = false;

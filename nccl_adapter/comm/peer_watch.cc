@@ -9,9 +9,16 @@ namespace lyre::nccl_adapter {
 // Plugins say bye before they close, and a daemon that stops or is restarted resets: only a daemon
 // whose client is gone ends a connection in order without a bye. What was under way over other
 // lanes still arrives before their end.
+bool PeerWatch::has_process_ended(const Situation& situation) const {
+  return has_ended_ && !situation.is_any_up && !situation.is_answer_due;
+}
+
+bool PeerWatch::is_gone(const Situation& situation) const {
+  return has_said_bye_ || has_process_ended(situation);
+}
+
 std::optional<std::string> PeerWatch::judge_end(const Situation& situation) const {
-  if (!has_ended_ || is_any_unplaced_) return std::nullopt;
-  if (situation.is_any_up || situation.is_answer_due) return std::nullopt;
+  if (is_any_unplaced_ || !has_process_ended(situation)) return std::nullopt;
   return "its process ended, or gave up, without closing the connection";
 }
 

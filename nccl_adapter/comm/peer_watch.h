@@ -45,12 +45,17 @@ class PeerWatch {
   /// What went wrong last on a lane: part of the reason.
   void note_trouble(std::string what) { trouble_ = std::move(what); }
 
+  /// Nobody at the other end waits for anything or dials again: the peer said bye, or its process
+  /// ended. It may be so while the comm goes on: messages are here whose receives are not posted.
+  bool is_gone(const Situation& situation) const;
   /// The reason for which the comm has to fail, if there is one.
   std::optional<std::string> judge_end(const Situation& situation) const;
   std::optional<std::string> judge_absence(const Situation& situation, const Settings& settings,
                                            int64_t now_ns);
 
  private:
+  bool has_process_ended(const Situation& situation) const;
+
   int64_t alive_ns_;
   int64_t lost_ns_ = 0;  ///< since when there is no session; 0: there is one
   bool has_ended_ = false;

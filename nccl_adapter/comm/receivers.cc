@@ -76,9 +76,10 @@ void Receivers::on_close(Comm* comm) {
   const auto it = comms_.find(comm->id());
   if (it == comms_.end() || it->second != comm) return;
   RecvComm& receiver = *it->second;
-  const bool was_in_order = receiver.goodbye().is_in_order() && !receiver.has_failed();
-  departed_[comm->id()] = {was_in_order, receiver.placed(),
-                           !was_in_order || receiver.goodbye().is_acknowledged()};
+  const Goodbye& goodbye = receiver.goodbye();
+  const bool was_in_order = goodbye.is_in_order() && !receiver.has_failed();
+  const bool is_told = !was_in_order || goodbye.is_peer_gone() || goodbye.is_acknowledged();
+  departed_[comm->id()] = {was_in_order, receiver.placed(), is_told};
   comms_.erase(it);
   departed_order_.push_back(comm->id());
   if (departed_order_.size() <= kDepartedMax) return;

@@ -72,7 +72,7 @@ class Receivers final : public HelloReceiver {
   struct Departed {
     bool was_in_order;
     uint64_t placed;  ///< messages
-    bool is_told;     ///< the peer's host has our last words, or there are none
+    bool is_told;     ///< the peer's host has our last words, or nobody waits for them
   };
 
   Decision redial(const Hello& hello);

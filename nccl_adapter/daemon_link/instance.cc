@@ -78,6 +78,10 @@ Instance::~Instance() {
   for (auto& [number, comm] : comms_) comm->begin_close();
   // Also for comms closed before: a peer that misses our last grant takes its send for lost.
   if (is_attached()) lyre_drain(context(), kFinalizeDrainMs);
+  // Nobody has read what came meanwhile: perhaps that the peer ended, and waits for nothing.
+  for (auto& [number, comm] : comms_) {
+    if (!comm->has_failed() && !comm->goodbye().is_acknowledged()) comm->pump();
+  }
   while (!comms_.empty()) close(comms_.begin()->second.get());
   await_last_words();
   if (is_attached()) lyre_drain(context(), kAnswerDrainMs);

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -42,6 +43,29 @@ void work_some(Rank& rank, Link& link) {
   }
 }
 
+/// Both ranks call it. Returns the other one's process.
+pid_t exchange_pids(Rank& rank) {
+  const pid_t own = ::getpid();
+  rank.send(&own, sizeof(own));
+  pid_t peer = 0;
+  EXPECT_TRUE(rank.receive(&peer, sizeof(peer)));
+  return peer;
+}
+
+/// How many lines name the peer's host, address and process, and behind them `cause`.
+size_t count_errors_of(pid_t peer, const std::string& address, const std::string& cause) {
+  char host[256] = {};
+  ::gethostname(host, sizeof(host) - 1);
+  const std::string place = std::string("host ") + host + " (" + address + ":";
+  const std::string process = "), process " + std::to_string(peer) + ": ";
+  const std::vector<std::string> lines = logged_warnings();
+  // A search that begins at npos finds nothing.
+  return static_cast<size_t>(
+      std::count_if(lines.begin(), lines.end(), [&](const std::string& line) {
+        return line.find(cause, line.find(process, line.find(place))) != std::string::npos;
+      }));
+}
+
 class PeerKilled : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override { daemons(); }
@@ -54,10 +78,7 @@ TEST_P(PeerKilled, InMidTransferIsARemoteErrorThatNamesIt) {
   const RankBody body = [](Rank& rank) {
     ::setenv("LYRE_RESUME_SECONDS", "1", 1);
     Link link(rank, kAbi);
-    pid_t peer = 0;
-    const pid_t own = ::getpid();
-    rank.send(&own, sizeof(own));
-    ASSERT_TRUE(rank.receive(&peer, sizeof(peer)));
+    const pid_t peer = exchange_pids(rank);
     work_some(rank, link);
     std::vector<uint8_t> data(kBytes);
     void* request = nullptr;
@@ -69,6 +90,8 @@ TEST_P(PeerKilled, InMidTransferIsARemoteErrorThatNamesIt) {
     if (rank.index() == GetParam()) ::raise(SIGKILL);
     EXPECT_EQ(link.finish_with_error(request), Result::kRemoteError);
     EXPECT_EQ(count_logged("process " + std::to_string(peer)), 1u) << logged_text();
+    EXPECT_EQ(count_errors_of(peer, daemons().address(GetParam()), "its process ended"), 1u)
+        << logged_text();
     EXPECT_TRUE(has_logged("1 requests with 1048576 bytes outstanding")) << logged_text();
     link.close();
   };
@@ -122,13 +145,17 @@ TEST_P(DaemonKilled, InMidTransferIsASystemErrorHereAndARemoteErrorThere) {
     ::setenv("LYRE_RESUME_SECONDS", "1", 1);
     ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "3", 1);
     Link link(rank, kAbi, *pair);
+    const pid_t peer = exchange_pids(rank);
     work_some(rank, link);
     rank.barrier();  // the last message is acknowledged
     const bool is_victim = rank.index() == GetParam();
     if (is_victim) ::kill(pair->pid(GetParam()), SIGKILL);
     EXPECT_EQ(work_until_broken(rank, link),
               is_victim ? Result::kSystemError : Result::kRemoteError);
-    EXPECT_TRUE(has_logged(is_victim ? "the Lyre daemon at" : "given up after")) << logged_text();
+    const size_t told =
+        is_victim ? count_logged("the Lyre daemon at " + pair->socket(GetParam()) + " is gone")
+                  : count_errors_of(peer, pair->address(GetParam()), "given up after");
+    EXPECT_EQ(told, 1u) << logged_text();
     link.close();
   };
   const std::vector<RankEnd> ends = run_ranks({body, body}, 90);
@@ -148,11 +175,18 @@ TEST_P(HostGone, IsARemoteErrorLongBeforeTheDaemonWouldSaySo) {
   const RankBody body = [&](Rank& rank) {
     ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "3", 1);
     Link link(rank, kAbi, *pair);
+    const pid_t peer = exchange_pids(rank);
     work_some(rank, link);
     rank.barrier();
-    if (rank.index() == GetParam()) return;  // its daemon is stopped
+    if (rank.index() == GetParam()) {  // its daemon is stopped
+      rank.barrier();                  // the end of its process would be another cause
+      return;
+    }
     ::kill(pair->pid(GetParam()), SIGSTOP);
     EXPECT_EQ(work_until_broken(rank, link), Result::kRemoteError);
+    rank.barrier();
+    EXPECT_EQ(count_errors_of(peer, pair->address(GetParam()), "given up after"), 1u)
+        << logged_text();
     EXPECT_TRUE(has_logged("requests with 1048576 bytes outstanding")) << logged_text();
   };
   const std::vector<RankEnd> ends = run_ranks({body, body});

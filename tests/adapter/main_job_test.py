@@ -4,7 +4,10 @@
 import argparse
 import json
 import os
+import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -458,23 +461,50 @@ class Restart(RunningJob):
 class Disasters(RunningJob):
     """Faults that end the job: each with one line, in bounded time, and no rank stays."""
 
-    def expect_error(self, process, *words):
+    def expect_error(self, process, pattern):
+        """The last line has to match. Returns all that was said."""
         _out, said = process.communicate(timeout=BOUND_S)
         self.assertEqual(process.returncode, 1, said)
-        lines = said.strip().splitlines()
-        self.assertTrue(any(word in lines[-1] for word in words), said)
+        self.assertRegex(said.strip().splitlines()[-1], pattern, said)
+        return said
+
+    @staticmethod
+    def rank_at(host):
+        """The rank that the host's daemon serves: its process, and a pattern of how the plugin of
+        another rank names it, by host, address and process."""
+        busiest = max(host.look("sessions")["sessions"],
+                      key=lambda session: session.get("bytes_received", 0))
+        address = busiest["local"].rsplit(":", 1)[0]
+        return busiest["pid"], (rf"host {re.escape(socket.gethostname())} "
+                                rf"\({re.escape(address)}:\d+\), process {busiest['pid']}: ")
+
+    def test_a_rank_that_is_killed(self):
+        with TwoHosts(Programs(ARGS.build)) as hosts:
+            process = self.start(hosts.a, hosts.b, "--verbose")
+            victim, its_name = self.rank_at(hosts.b)
+            os.kill(victim, signal.SIGKILL)
+            # The launcher hears of it from the kernel or from the other rank, whichever is first.
+            said = self.expect_error(
+                process, rf"rank 1 on host B ended early: .*signal 9|{its_name}its process ended")
+            self.assertRegex(said, rf"comm that (sends to|receives from) {its_name}"
+                                   r"its process ended, or gave up, without closing the connection")
 
     def test_a_daemon_that_is_killed(self):
         with TwoHosts(Programs(ARGS.build)) as hosts:
             process = self.start(hosts.a, hosts.b)
             hosts.b.kill()
-            self.expect_error(process, "daemon", "host-b")
+            self.expect_error(process, r"rank 1 on host B: .*the Lyre daemon at "
+                                       rf"{re.escape(hosts.b.socket)} "
+                                       r"is gone and was not back after \d+ s")
 
     def test_a_wire_that_is_cut(self):
         hosts = self.wired_hosts(VethPair(NO_OFFLOADS))
         process = self.start(hosts.a, hosts.b, LYRE_PEER_TIMEOUT_SECONDS="4")
+        (_, name_of_a), (_, name_of_b) = self.rank_at(hosts.a), self.rank_at(hosts.b)
         hosts.wire.pull_out(hosts.wire.left)
-        self.expect_error(process, "answer", "10.9.5.", "peer")
+        # Each rank misses the other one.
+        self.expect_error(process, rf"(rank 0 on host A: .*{name_of_b}|"
+                                   rf"rank 1 on host B: .*{name_of_a}).*given up after \d+ s")
 
 
 def main():

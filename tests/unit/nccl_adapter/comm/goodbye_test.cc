@@ -64,7 +64,8 @@ class Goodbyes : public TwoHosts {
 
   NoWaiter waiter_;
   Lanes lanes_{&waiter_, 2};
-  Goodbye goodbye_{&here(), &lanes_};
+  PeerWatch peer_watch_{here().now_ns()};
+  Goodbye goodbye_{&here(), &lanes_, &peer_watch_};
   lyre_listener* listener_ = nullptr;
   std::vector<Stream> far_;
 };
@@ -159,6 +160,21 @@ TEST_F(Goodbyes, LastWordsAreHeardWhenAHostHasThem) {
   EXPECT_TRUE(goodbye_.is_done());
   EXPECT_FALSE(goodbye_.is_heard()) << "the peer dials again for them";
   goodbye_.note_answered();
+  EXPECT_TRUE(goodbye_.is_heard());
+}
+
+TEST_F(Goodbyes, NobodyWaitsForTheLastWordsWhereThePeersProcessHasEnded) {
+  peer_watch_.note_ended();
+  begin({1, 2, 3});
+  EXPECT_FALSE(goodbye_.is_heard()) << "perhaps only one of its streams ended so";
+  lanes_.drop_all();
+  EXPECT_TRUE(goodbye_.is_heard());
+  EXPECT_FALSE(goodbye_.is_acknowledged());
+}
+
+TEST_F(Goodbyes, NobodyWaitsForThemAfterThePeersBye) {
+  peer_watch_.note_bye();
+  begin({1, 2, 3});
   EXPECT_TRUE(goodbye_.is_heard());
 }
 

@@ -35,6 +35,24 @@ TEST_F(PeerWatchTest, ANewSessionRevokesTheEnd) {
   EXPECT_FALSE(watch_.judge_end(kAlone).has_value());
 }
 
+// The comm goes on until the receive of its last message is posted.
+TEST_F(PeerWatchTest, APeerThatEndedIsGoneBeforeItsLastMessageIsPlaced) {
+  watch_.note_unplaced(true);
+  EXPECT_FALSE(watch_.is_gone(kAlone));
+  watch_.note_ended();
+  EXPECT_FALSE(watch_.is_gone({.is_any_up = true, .is_awaiting = true}));
+  EXPECT_FALSE(watch_.is_gone({.is_answer_due = true, .is_awaiting = true}));
+  EXPECT_TRUE(watch_.is_gone(kAlone));
+  EXPECT_FALSE(watch_.judge_end(kAlone).has_value());
+  watch_.note_attached(kBegin);
+  EXPECT_FALSE(watch_.is_gone(kAlone));
+}
+
+TEST_F(PeerWatchTest, APeerThatSaidByeIsGoneWhateverIsLeftOfIt) {
+  watch_.note_bye();
+  EXPECT_TRUE(watch_.is_gone({.is_any_up = true, .is_awaiting = true}));
+}
+
 TEST_F(PeerWatchTest, WithoutASessionThePeerHasTheTimeToResume) {
   EXPECT_FALSE(is_away(0));
   EXPECT_FALSE(is_away(12));  // 10 s and the margin

@@ -313,6 +313,15 @@ TEST_F(InstancesAtTheEnd, AnswersForACommThatWasStillOpen) {
   EXPECT_TRUE(works_until([&] { return is_done(send_); }));
 }
 
+// It says so while finalize waits for acknowledgements. Times are virtual.
+TEST_F(InstancesAtTheEnd, APeerWhoseProcessEndsIsNotWaitedFor) {
+  connect();
+  network_.kill_client(sends_->context());
+  const int64_t from_ns = events_.now_ns();
+  finalize_the_receiver();
+  EXPECT_LT(events_.now_ns() - from_ns, int64_t{kFinalizeDrainMs} * 1'000'000);
+}
+
 // Both hosts are stopped in each of finalize's first pauses, each time for longer than it waits.
 // The sender dials only after that.
 TEST_F(InstancesAtTheEnd, TimeForWhichTheProcessWasStoppedIsNoTimeOfThePeer) {

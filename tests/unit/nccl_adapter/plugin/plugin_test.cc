@@ -1,0 +1,127 @@
+#include "nccl_adapter/plugin/plugin.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "nccl_adapter/daemon_link/instance.h"
+#include "nccl_adapter/limits.h"
+#include "tests/unit/nccl_adapter/support/two_hosts.h"
+
+namespace lyre::nccl_adapter {
+namespace {
+
+/// How long the receiver's close and finalize last, where a message is here whose receive is not
+/// posted. The comm has not failed, whatever became of the sender. Times are virtual.
+class ReceiverAtTheEnd : public TwoHosts {
+ protected:
+  void SetUp() override {
+    ::setenv("LYRE_TELEMETRY_DIR", "none", 1);
+    sends_ = init(0);
+    receives_ = init(1);
+    ASSERT_NO_FATAL_FAILURE(meet());
+    ASSERT_NO_FATAL_FAILURE(send());
+    receive_for(10 * kMs);
+  }
+  void TearDown() override {
+    end_receiver();
+    end_sender();
+    ::unsetenv("LYRE_SOCKET");
+    ::unsetenv("LYRE_TELEMETRY_DIR");
+  }
+
+  /// What the receiver does meanwhile makes progress and posts nothing.
+  void receive_for(int64_t ns) {
+    until(
+        [&] {
+          void* none = nullptr;
+          EXPECT_EQ(accept(listening_, &none, nullptr), Result::kSuccess);
+          return false;
+        },
+        ns);
+  }
+  void end_sender() {
+    close_comm(std::exchange(sender_, nullptr));
+    finalize(std::exchange(sends_, nullptr));
+  }
+  int64_t close_receiver_ns() {
+    const int64_t from_ns = events_.now_ns();
+    EXPECT_EQ(close_comm(std::exchange(receiver_, nullptr)), Result::kSuccess);
+    return events_.now_ns() - from_ns;
+  }
+  int64_t finalize_receiver_ns() {
+    close_listen(std::exchange(listening_, nullptr));
+    const int64_t from_ns = events_.now_ns();
+    EXPECT_EQ(finalize(std::exchange(receives_, nullptr)), Result::kSuccess);
+    return events_.now_ns() - from_ns;
+  }
+
+  void* sends_ = nullptr;
+  void* receives_ = nullptr;
+
+ private:
+  static void* init(int host) {
+    ::setenv("LYRE_SOCKET", ("sim/" + std::to_string(host)).c_str(), 1);
+    void* context = nullptr;
+    EXPECT_EQ(init_context(&context, 0, nullptr, nullptr), Result::kSuccess);
+    return context;
+  }
+  void meet() {
+    std::array<uint8_t, nccl_abi::kHandleBytesMax> handle{};
+    ASSERT_EQ(listen(receives_, 0, handle.data(), &listening_), Result::kSuccess);
+    ASSERT_TRUE(until([&] {
+      if (sender_ == nullptr) connect(sends_, 0, handle.data(), &sender_);
+      if (receiver_ == nullptr) accept(listening_, &receiver_, nullptr);
+      return sender_ != nullptr && receiver_ != nullptr;
+    }));
+  }
+  void send() {
+    void* request = nullptr;
+    ASSERT_EQ(isend(sender_, data_.data(), data_.size(), nullptr, nullptr, &request),
+              Result::kSuccess);
+    ASSERT_TRUE(until([&] {
+      int done = 0;
+      EXPECT_EQ(test(request, &done, nullptr), Result::kSuccess);
+      return done != 0;
+    }));
+  }
+  void end_receiver() {
+    if (receiver_ != nullptr) close_receiver_ns();
+    if (receives_ != nullptr) finalize_receiver_ns();
+  }
+
+  std::array<uint8_t, 1000> data_{};  // small: its send is done at once
+  void* listening_ = nullptr;
+  void* sender_ = nullptr;
+  void* receiver_ = nullptr;
+};
+
+constexpr int64_t kFinalizeNs = int64_t{kFinalizeDrainMs} * 1'000'000;
+
+TEST_F(ReceiverAtTheEnd, DoesNotWaitForASenderWhoseProcessHasEnded) {
+  network_.kill_client(static_cast<Instance*>(sends_)->context());
+  receive_for(10 * kMs);
+  EXPECT_LT(close_receiver_ns(), kCloseWaitNs);
+  EXPECT_LT(finalize_receiver_ns(), kFinalizeNs);
+}
+
+TEST_F(ReceiverAtTheEnd, DoesNotWaitForASenderThatSaidBye) {
+  end_sender();
+  receive_for(10 * kMs);
+  EXPECT_LT(close_receiver_ns(), kCloseWaitNs);
+  EXPECT_LT(finalize_receiver_ns(), kFinalizeNs);
+}
+
+TEST_F(ReceiverAtTheEnd, WaitsForASenderThatLostItsStreamsAndMayDialAgain) {
+  for (adapter_sim::Connection* connection : network_.established())
+    network_.tcp().reset(*connection);
+  receive_for(10 * kMs);
+  EXPECT_GE(close_receiver_ns(), kCloseWaitNs);
+  EXPECT_GE(finalize_receiver_ns(), kFinalizeNs);
+}
+
+}  // namespace
+}  // namespace lyre::nccl_adapter
