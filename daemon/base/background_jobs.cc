@@ -25,7 +25,8 @@ BackgroundJobs::~BackgroundJobs() {
   thread_.join();
 }
 
-void BackgroundJobs::submit(uint32_t id, const Owner& owner, std::function<void()> job) {
+void BackgroundJobs::submit(uint32_t id, const Owner& owner, std::function<void()> job,
+                            uint64_t bytes) {
   if (!begin()) {
     job();
     const std::lock_guard lock(mutex_);
@@ -34,7 +35,7 @@ void BackgroundJobs::submit(uint32_t id, const Owner& owner, std::function<void(
   }
   {
     const std::lock_guard lock(mutex_);
-    users_[owner.user].clients[owner.client].push_back({id, std::move(job)});
+    users_[owner.user].clients[owner.client].push_back({id, std::move(job), bytes});
   }
   has_work_.notify_one();
 }
@@ -67,6 +68,17 @@ size_t BackgroundJobs::waiting_of(uint64_t user) const {
   return count;
 }
 
+uint64_t BackgroundJobs::undone_bytes_of(uint64_t user) const {
+  const std::lock_guard lock(mutex_);
+  uint64_t bytes = user == last_user_ ? running_bytes_ : 0;
+  const auto found = users_.find(user);
+  if (found == users_.end()) return bytes;
+  for (const auto& [client, jobs] : found->second.clients) {
+    for (const Job& job : jobs) bytes += job.bytes;
+  }
+  return bytes;
+}
+
 std::vector<uint32_t> BackgroundJobs::take_done() {
   const std::lock_guard lock(mutex_);
   return std::exchange(done_, {});
@@ -78,9 +90,11 @@ void BackgroundJobs::run_jobs() {
     has_work_.wait(lock, [this] { return may_run() || is_ending_; });
     if (users_.empty()) return;
     const Job job = take_next();
+    running_bytes_ = job.bytes;
     lock.unlock();
     job.run();
     lock.lock();
+    running_bytes_ = 0;
     done_.push_back(job.id);
   }
 }

@@ -29,12 +29,15 @@ class BackgroundJobs {
   BackgroundJobs(const BackgroundJobs&) = delete;
   BackgroundJobs& operator=(const BackgroundJobs&) = delete;
 
-  /// Without a thread the caller carries the job out. Jobs of one client keep their order.
-  void submit(uint32_t id, const Owner& owner, std::function<void()> job);
+  /// Without a thread the caller carries the job out. Jobs of one client keep their order. `bytes`:
+  /// what undone_bytes_of() counts.
+  void submit(uint32_t id, const Owner& owner, std::function<void()> job, uint64_t bytes = 0);
   /// While true, no other job begins. The one that is under way goes on.
   void set_paused(bool is_paused);
   /// How many jobs of the user have not begun.
   size_t waiting_of(uint64_t user) const;
+  /// Of the user's jobs that wait or are under way.
+  uint64_t undone_bytes_of(uint64_t user) const;
   /// Jobs that have been done since the last call, in their order.
   std::vector<uint32_t> take_done();
 
@@ -42,6 +45,7 @@ class BackgroundJobs {
   struct Job {
     uint32_t id = 0;
     std::function<void()> run;
+    uint64_t bytes = 0;
   };
   struct User {
     std::map<uint32_t, std::deque<Job>> clients;  ///< those with jobs
@@ -55,7 +59,8 @@ class BackgroundJobs {
   mutable std::mutex mutex_;  ///< guards what follows, but for the thread itself
   std::condition_variable has_work_;
   std::map<uint64_t, User> users_;  ///< those with jobs
-  uint64_t last_user_ = 0;
+  uint64_t last_user_ = 0;          ///< who had the last turn
+  uint64_t running_bytes_ = 0;      ///< of that one's job, while it is under way
   std::vector<uint32_t> done_;
   bool is_paused_ = false;
   bool is_ending_ = false;

@@ -100,9 +100,10 @@ void ContextRegistry::drop(uint32_t index) {
 void ContextRegistry::forget(uint32_t index) {
   const Context& context = *contexts_[index];
   const uint64_t bytes = context.memory.bytes();
+  const uint64_t arena_bytes = context.arena_bytes;
   OwnedFd file(::fcntl(context.memory.fd(), F_DUPFD_CLOEXEC, 0));
   contexts_[index].reset();
-  regions_.close_memory(index, std::move(file), bytes);
+  regions_.close_memory(index, std::move(file), bytes, arena_bytes);
 }
 
 uint32_t ContextRegistry::held_count() const {
@@ -194,7 +195,8 @@ void ContextRegistry::on_arena_done(uint32_t index) {
   tell_workers(context);
 }
 
-/// Arenas whose memory is still held count, as their contexts do.
+/// Arenas whose memory is still held count, as their contexts do, and those that a thread has yet
+/// to free: clients that attach and leave in turn would fill the memory with them.
 Result<uint64_t> ContextRegistry::arena_bytes_for(const AttachTerms& terms) const {
   const uint64_t by_default = std::min(channel::kArenaBytesDefault, options_.arena_bytes_max);
   const uint64_t asked = terms.arena_bytes == 0 ? by_default : terms.arena_bytes;
@@ -204,13 +206,15 @@ Result<uint64_t> ContextRegistry::arena_bytes_for(const AttachTerms& terms) cons
   }
   const uint64_t bytes = whole_pages(std::max(asked, options_.page_bytes), options_.page_bytes);
   const uint64_t user = worker::DomainRules::user_of(terms.domain, terms.identity.uid);
-  uint64_t of_user = bytes;
+  const uint64_t to_free = regions_.arena_bytes_to_free(user);
+  uint64_t of_user = bytes + to_free;
   for (const auto& context : contexts_) {
     if (context != nullptr && context->user == user) of_user += context->arena_bytes;
   }
   if (of_user <= options_.arena_bytes_per_uid_max) return bytes;
-  return Error{EDQUOT, "the arenas of clients of one uid have at most " +
-                           mib(options_.arena_bytes_per_uid_max) +
+  return Error{EDQUOT, std::string("the arenas of clients of one uid have") +
+                           (to_free > 0 ? ", with those that are still being freed," : "") +
+                           " at most " + mib(options_.arena_bytes_per_uid_max) +
                            " together (clients.arena_bytes_per_uid_max)"};
 }
 

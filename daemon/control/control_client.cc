@@ -128,7 +128,7 @@ void ControlClient::read_request() {
     return send_region_news();
   }
   std::array<uint8_t, kRequestBytesMax> buffer;
-  auto packet = receive_packet(socket_.native_handle(), buffer);
+  auto packet = server_.receive(socket_.native_handle(), buffer);
   if (!packet.ok()) {
     const int code = packet.error().code;
     if (code == EAGAIN || code == EINTR) return wait_for_request();
@@ -139,6 +139,10 @@ void ControlClient::read_request() {
     closer_->close(std::move(descriptor), user_);
     if (packet.value().bytes == 0) return end("");
     return end_malformed({EPROTO, "a request that is too long"});
+  }
+  if (packet.value().is_out_of_descriptors) {
+    log(spdlog::level::warn, std::string("hung up on: ") + kOutOfDescriptors);
+    return end("");  // without a Goodbye it may attach again
   }
   auto request = check_request(std::span(buffer).first(packet.value().bytes));
   const bool may_carry =
@@ -321,6 +325,10 @@ void ControlClient::on_register(const channel::RegisterRequest& request, OwnedFd
         {EPROTO, "a request about memory without a context, or before the last one was answered"});
   }
   if (!has_descriptor) return open_mapping(request);
+  if (!server_.spare_.is_open()) {  // it has the number of the spare one
+    log(spdlog::level::warn, std::string("not registered: ") + kOutOfDescriptors);
+    return refuse_file(std::move(descriptor), {EMFILE, kOutOfDescriptors});
+  }
   if (!is_memory_file(descriptor.get())) {
     return refuse_file(std::move(descriptor),
                        {EINVAL, "neither a memfd nor a file of tmpfs or hugetlbfs"});

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -74,7 +75,8 @@ ControlServer::ControlServer(boost::asio::io_context& io, MappingOpener& mapping
       options_(std::move(options)),
       listener_(io),
       retry_(io),
-      log_(options_.log_lines_per_minute_max) {}
+      log_(options_.log_lines_per_minute_max),
+      spare_(::eventfd(0, EFD_CLOEXEC)) {}
 
 ControlServer::~ControlServer() {
   stop_accepting();
@@ -276,6 +278,18 @@ void ControlServer::refuse(OwnedFd socket, const ClientIdentity& identity, const
   static_cast<void>(send_packet(socket.get(), bytes_of(message), {}));
   // By uid: who is no member of the domain takes no place of its members.
   options_.closer->close_socket(std::move(socket), identity.uid);
+}
+
+/// A request whose descriptor has no number could only be left in its socket, or taken with a close
+/// of that descriptor here, which may block. So one number is kept: the request is taken with it,
+/// and refused.
+Result<Packet> ControlServer::receive(int socket, std::span<uint8_t> out) {
+  if (!spare_.is_open()) spare_.reset(::eventfd(0, EFD_CLOEXEC));
+  auto packet = receive_packet(socket, out);
+  if (!packet.ok() || !packet.value().is_out_of_descriptors) return packet;
+  ++counters_.out_of_descriptors;
+  spare_.reset();
+  return receive_packet(socket, out);
 }
 
 void ControlServer::stop_accepting() {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "daemon/control/context_registry.h"
 #include "daemon/memory/foreign_closer.h"
 #include "daemon/memory/mapping_opener.h"
+#include "daemon/protocol/control_message.h"
 #include "stack/channel/control.h"
 #include "stack/record/stream.h"
 
@@ -81,6 +83,8 @@ struct ControlCounters {
   uint64_t malformed = 0;  ///< ended for a message that is not the protocol
   uint64_t expelled = 0;   ///< ended because a worker said so
   uint64_t idle = 0;       ///< ended because they did not attach in time
+  /// Requests for whose descriptor this process had no number left.
+  uint64_t out_of_descriptors = 0;
 };
 
 /// Why a client, or the next one of its uid, is refused (ForeignCloser).
@@ -147,6 +151,7 @@ class ControlServer {
   uint64_t user_of(const ClientIdentity& identity) const;
   Status check_member(int socket, const ClientIdentity& identity) const;
   void refuse(OwnedFd socket, const ClientIdentity& identity, const Error& error);
+  Result<Packet> receive(int socket, std::span<uint8_t> out);
   void forget(uint64_t id);
 
   boost::asio::io_context& io_;
@@ -165,6 +170,7 @@ class ControlServer {
   std::map<uint64_t, std::shared_ptr<ControlClient>> clients_;
   ControlCounters counters_;
   ClientLog log_;
+  OwnedFd spare_;  ///< gives its number to a descriptor of a client for which there is no other one
 };
 
 }  // namespace lyre

@@ -179,6 +179,9 @@ bool MappingOpener::take_reply() {
       receive_packet(helper_.socket(), std::span(reinterpret_cast<uint8_t*>(&reply), sizeof reply));
   if (!packet.ok()) return packet.error().code == EAGAIN || packet.error().code == EINTR;
   if (packet.value().bytes != sizeof reply) return false;
+  const bool is_short = packet.value().is_out_of_descriptors;
+  // Left there, it would come again for ever. Its descriptor is closed here: it is of memory.
+  if (is_short) static_cast<void>(::recv(helper_.socket(), nullptr, 0, MSG_DONTWAIT));
   auto answered = sent_.extract(reply.id);
   if (answered.empty()) return true;
   send_waiting();
@@ -186,6 +189,8 @@ bool MappingOpener::take_reply() {
   const Done& done = answered.mapped().done;
   if (reply.error == 0 && packet.value().descriptor.is_open()) {
     done(std::move(packet.value().descriptor));
+  } else if (is_short) {
+    done(Error{EMFILE, kOutOfDescriptors});
   } else {
     reply.text[sizeof reply.text - 1] = '\0';
     done(Error{reply.error != 0 ? reply.error : EIO, reply.text});

@@ -301,21 +301,24 @@ BackgroundJobs::Owner RegionRegistry::owner_of(const Region& region) {
 void RegionRegistry::forget(uint32_t index) {
   Region& region = *regions_[index];
   window_->unmap(region.base);
-  close_memory(owner_of(region), std::move(region.file), region.bytes);
+  close_memory(owner_of(region), std::move(region.file), region.bytes, 0);
   regions_[index].reset();
   free_.push_back(index);
 }
 
-void RegionRegistry::close_memory(uint32_t context, OwnedFd file, uint64_t bytes) {
-  close_memory({.user = usage_[context].user, .client = context}, std::move(file), bytes);
+void RegionRegistry::close_memory(uint32_t context, OwnedFd file, uint64_t bytes,
+                                  uint64_t arena_bytes) {
+  close_memory({.user = usage_[context].user, .client = context}, std::move(file), bytes,
+               arena_bytes);
 }
 
-void RegionRegistry::close_memory(const BackgroundJobs::Owner& owner, OwnedFd file,
-                                  uint64_t bytes) {
+void RegionRegistry::close_memory(const BackgroundJobs::Owner& owner, OwnedFd file, uint64_t bytes,
+                                  uint64_t arena_bytes) {
   if (bytes <= kMapAtOnceBytesMax && is_freed_at_once(file.get())) return;
   // A job can be copied.
   auto shared = std::make_shared<OwnedFd>(std::move(file));
-  frees_.submit(0, owner, [shared] { shared->reset(); });
+  const auto close = [shared] { shared->reset(); };
+  frees_.submit(0, owner, close, arena_bytes);
 }
 
 void RegionRegistry::forget_context(uint32_t context) {

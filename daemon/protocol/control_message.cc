@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "daemon/base/errno_error.h"
 #include "stack/channel/abi.h"
@@ -155,12 +156,17 @@ Result<Packet> receive_packet(int socket, std::span<uint8_t> out) {
   // may block, in this thread.
   const ssize_t count = ::recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (count < 0) return errno_error("cannot receive");
+  OwnedFd descriptor = descriptor_of(message);
+  // The kernel gives descriptors until one does not fit into the message, or not into this process
+  // (EMFILE): where none came, that was the first one, for which the message has room.
+  const bool is_cut = (message.msg_flags & MSG_CTRUNC) != 0;
   Packet packet{.bytes = static_cast<size_t>(count),
                 .is_too_long = (message.msg_flags & MSG_TRUNC) != 0,
-                .has_too_many_descriptors = (message.msg_flags & MSG_CTRUNC) != 0,
-                .descriptor = descriptor_of(message)};
+                .has_too_many_descriptors = is_cut && descriptor.is_open(),
+                .is_out_of_descriptors = is_cut && !descriptor.is_open(),
+                .descriptor = std::move(descriptor)};
   // The descriptor is a second one of its file, so that the first closes nothing.
-  if (!packet.has_too_many_descriptors) static_cast<void>(::recv(socket, nullptr, 0, MSG_DONTWAIT));
+  if (!is_cut) static_cast<void>(::recv(socket, nullptr, 0, MSG_DONTWAIT));
   return packet;
 }
 

@@ -29,8 +29,11 @@ struct Packet {
   size_t bytes = 0;  ///< 0: the other side hung up
   bool is_too_long = false;
   bool has_too_many_descriptors = false;  ///< the packet was not taken: end the connection
+  bool is_out_of_descriptors = false;     ///< it has one, and was not taken: no number is left here
   OwnedFd descriptor;
 };
+/// Why a request with a descriptor is refused then.
+inline constexpr const char* kOutOfDescriptors = "the daemon has no descriptor left (LimitNOFILE)";
 /// Receives one packet without waiting. Closes no descriptor. Fails: EAGAIN nothing there, or what
 /// the socket says.
 Result<Packet> receive_packet(int socket, std::span<uint8_t> out);

@@ -104,6 +104,32 @@ TEST_F(BackgroundJobsTest, ThoseThatWaitAreCountedForTheirUser) {
   EXPECT_EQ(jobs_.waiting_of(100), 0u);
 }
 
+TEST_F(BackgroundJobsTest, BytesCountForTheirUserUntilTheJobIsDone) {
+  std::atomic<bool> has_begun{false}, may_end{false};
+  const auto hold = [&] {
+    has_begun = true;
+    may_end.wait(false);
+  };
+  const auto nothing = [] {};
+  close();
+  jobs_.submit(1, {.user = 100, .client = 1}, hold, 30);
+  jobs_.submit(2, {.user = 100, .client = 2}, nothing, 12);
+  submit(3, {.user = 100, .client = 2});
+  jobs_.submit(4, {.user = 200, .client = 3}, nothing, 7);
+  EXPECT_EQ(jobs_.undone_bytes_of(100), 42u);
+  EXPECT_EQ(jobs_.undone_bytes_of(200), 7u);
+  EXPECT_EQ(jobs_.undone_bytes_of(300), 0u);
+  open();
+  while (!has_begun) std::this_thread::yield();
+  EXPECT_EQ(jobs_.waiting_of(100), 2u);
+  EXPECT_EQ(jobs_.undone_bytes_of(100), 42u) << "one is under way";
+  may_end = true;
+  may_end.notify_all();
+  EXPECT_EQ(done(4).size(), 4u);
+  EXPECT_EQ(jobs_.undone_bytes_of(100), 0u);
+  EXPECT_EQ(jobs_.undone_bytes_of(200), 0u);
+}
+
 TEST(BackgroundJobsEnd, AllJobsAreDoneAlsoDuringAPause) {
   int done = 0;
   {

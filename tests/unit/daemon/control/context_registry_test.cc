@@ -24,6 +24,7 @@
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
 #include "tests/unit/daemon/fake_workers.h"
+#include "tests/unit/daemon/slow_file.h"
 
 namespace lyre {
 namespace {
@@ -343,6 +344,42 @@ TEST_F(ContextRegistryTest, AUidHasAShareOfTheArenas) {
   for (uint32_t i = 0; i < 2; ++i) workers.answer(i, ReplyKind::kDetached, index);
   shared.poll(expulsions);
   EXPECT_TRUE(shared.attach(terms).ok());
+}
+
+// Clients that attach and leave in turn had any amount of memory wait for the thread that frees it.
+TEST_F(ContextRegistryTest, ArenasThatWaitToBeFreedCountForTheirUid) {
+  constexpr uint64_t kFreedByAThread = uint64_t{64} << 20;
+  static_assert(kFreedByAThread > kMapAtOnceBytesMax);
+  RegistryOptions options{.contexts_max = 8,
+                          .arena_bytes_max = kFreedByAThread,
+                          .arena_bytes_per_uid_max = kFreedByAThread,
+                          .lend = Lend::kDomain};
+  ContextRegistry shared(workers, options);
+  SlowFile slow;
+  AttachTerms terms = terms_of(7);
+  terms.arena_bytes = kFreedByAThread;
+  // Ahead of the arena, and another uid's.
+  const uint32_t others = shared.attach(terms_of(8)).value().index;
+  shared.regions().close_memory(others, slow.take(), kFreedByAThread);
+  shared.detach(shared.attach(terms).value().index, false);
+  workers.answer_detaches();
+  shared.poll(expulsions);
+  ASSERT_EQ(shared.held_count(), 1u) << "only that of the other uid";
+  const auto refused = shared.attach(terms);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, EDQUOT);
+  EXPECT_EQ(refused.error().text,
+            "the arenas of clients of one uid have, with those that are still being freed, at most "
+            "64 MiB together (clients.arena_bytes_per_uid_max)");
+  EXPECT_TRUE(shared.attach(terms_of(9)).ok()) << "a third uid";
+  slow.let_close();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  bool is_attached = false;
+  while (!is_attached && std::chrono::steady_clock::now() < end) {
+    is_attached = shared.attach(terms).ok();
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(is_attached);
 }
 
 TEST_F(ContextRegistryTest, MemoryStaysUntilEveryWorkerHasLetGo) {
