@@ -107,6 +107,11 @@ std::vector<Finding> check_all(const GlobalOptions& globals, const std::string& 
   return findings;
 }
 
+/// Root, or the user whose daemon it is.
+bool may_configure(const std::string& config_path) {
+  return ::geteuid() == 0 || ::access(config_path.c_str(), W_OK) == 0;
+}
+
 void report(const GlobalOptions& globals, const std::vector<Finding>& findings) {
   std::cout << (globals.is_json ? findings_json(findings) : findings_text(findings));
   if (has_problem(findings)) throw CLI::RuntimeError(kExitFailure);
@@ -128,7 +133,9 @@ void add_doctor(CLI::App& app, const GlobalOptions& globals) {
       ->excludes("--config")
       ->check(count_between(1, INT32_MAX));
   command->callback([&globals, config, pid] {
-    report(globals, *pid > 0 ? check_job(job_of(*pid)) : check_all(globals, *config));
+    auto findings = *pid > 0 ? check_job(job_of(*pid)) : check_all(globals, *config);
+    if (!may_configure(*config)) refer_to_administrator(findings);
+    report(globals, findings);
   });
 }
 

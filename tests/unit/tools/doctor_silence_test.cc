@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "libclient/include/lyre/lyre.h"
 #include "stack/channel/control.h"
@@ -93,6 +94,9 @@ TEST_F(DoctorSilenceTest, OfADaemonThatIsAbsent) {
   std::filesystem::permissions(path(), std::filesystem::perms(0666));
   expect(of_daemon(), Verdict::kProblem, "no daemon listens there");
   EXPECT_THAT(of_daemon().mend, HasSubstr("systemctl enable --now lyred"));
+  std::vector<Finding> as_tenant{of_daemon()};
+  refer_to_administrator(as_tenant);
+  EXPECT_EQ(as_tenant[0].mend, of_daemon().mend) << "it names no configuration";
   expect(of_job(own_uid_), Verdict::kProblem, "no daemon listens there");
   EXPECT_THAT(of_job(own_uid_).mend, HasSubstr("systemctl start lyred"));
 }
@@ -105,6 +109,11 @@ TEST_F(DoctorSilenceTest, OfADomainWhoseMemberThisUserIsNot) {
   EXPECT_THAT(of_daemon().mend, is_of_a_domain);
   expect(of_job(own_uid_), Verdict::kProblem, refusal);
   EXPECT_THAT(of_job(own_uid_).mend, is_of_a_domain);
+  std::vector<Finding> as_tenant{of_daemon(), of_job(own_uid_)};
+  refer_to_administrator(as_tenant);
+  for (const Finding& finding : as_tenant) {
+    EXPECT_THAT(finding.mend, HasSubstr("ask the administrator of this machine"));
+  }
   // The job's user may be a member.
   expect(of_job(own_uid_ + 1), Verdict::kNote, refusal);
   EXPECT_THAT(of_job(own_uid_ + 1).mend, HasSubstr("lyre doctor --pid 47"));

@@ -100,9 +100,12 @@ TEST_F(DoctorMachineTest, WriteCombiningOfAnEna) {
 TEST_F(DoctorMachineTest, Cores) {
   tree_.write("sys/devices/system/cpu/online", "0-7\n");
   tree_.write("sys/devices/system/cpu/isolated", "\n");
-  expect(check_isolation(tree_.roots()), Verdict::kNote, "0-7 online, none isolated");
+  const Finding shared = check_isolation(tree_.roots());
+  expect(shared, Verdict::kNote, "0-7 online, none isolated");
+  EXPECT_THAT(shared.why, HasSubstr("runs on other cores"));
+  EXPECT_THAT(shared.mend, HasSubstr("CPUAffinity=0-7"));
   tree_.write("sys/devices/system/cpu/isolated", "6-7\n");
-  expect(check_isolation(tree_.roots()), Verdict::kFine, "6-7 isolated");
+  expect(check_isolation(tree_.roots()), Verdict::kFine, "6-7 isolated: no worker comes there");
 }
 
 TEST_F(DoctorMachineTest, IoUring) {
@@ -235,6 +238,9 @@ TEST_F(DoctorConfigTest, NodesOfNicsAndCores) {
   expect(numa({8}).at(0), Verdict::kFine, "0000:00:05.0 is at NUMA node 1, workers.cores = 8 too");
   expect(numa({3, 2}).at(0), Verdict::kNote, "workers.cores = 2-3 at another one");
   EXPECT_THAT(numa({2}).at(0).mend, HasSubstr("or some of 8-15"));
+  auto as_tenant = numa({2});
+  refer_to_administrator(as_tenant);
+  EXPECT_THAT(as_tenant.at(0).mend, HasSubstr("ask the administrator"));
   expect(numa({2, 8}).at(0), Verdict::kNote, "only in part");
 }
 

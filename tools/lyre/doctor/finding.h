@@ -32,6 +32,10 @@ inline Finding problem(std::string check, std::string saw, std::string why, std:
   return {std::move(check), Verdict::kProblem, std::move(saw), std::move(why), std::move(mend)};
 }
 
+/// For a user who may not write the configuration of lyred: a remedy that changes it says whom to
+/// ask.
+void refer_to_administrator(std::vector<Finding>& findings);
+
 /// A line for each finding, and below it why and the command unless it is fine; last the number of
 /// problems.
 std::string findings_text(const std::vector<Finding>& findings);

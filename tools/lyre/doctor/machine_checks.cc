@@ -342,10 +342,18 @@ Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& 
 Finding check_isolation(const machine::Roots& roots) {
   const std::string isolated = machine::first_line(roots.sys + "/devices/system/cpu/isolated");
   const std::string online = machine::first_line(roots.sys + "/devices/system/cpu/online");
-  if (!isolated.empty()) return fine("cores", online + " online, " + isolated + " isolated");
-  return note("cores", online + " online, none isolated",
-              "a worker that shares its core with a computing thread waits for its turns",
-              "isolcpus=CORES on the kernel's command line, and workers.cores = [CORES]");
+  if (!isolated.empty()) {
+    return fine("cores", online + " online, " + isolated +
+                             " isolated: no worker comes there from a core that is busy");
+  }
+  // A service may use an isolated core only where its unit names it.
+  return note(
+      "cores", online + " online, none isolated",
+      "where another thread computes on its core, a worker waits for turns, or runs on other "
+      "cores for seconds",
+      "for cores of its own: isolcpus=CORES on the kernel's command line, workers.cores = "
+      "[CORES], and in lyred's unit CPUAffinity=" +
+          online);
 }
 
 Finding check_io_uring(const machine::Roots& roots) {
