@@ -10,9 +10,20 @@ WIRE = ["ethtool", "ip", "nsenter", "taskset"]
 # By group. A group that is not here measures over a wire of the kernel's, too.
 COMMANDS = {"engine": ["valgrind"], "idle": [*WIRE, "ping"]}
 WITHOUT_ROOT = {"engine"}
+# In which services are told from other processes by the kernel's groups of a session's threads.
+SERVICES = {"as services", "processor seconds a GiB"}
+AUTOGROUP = "/proc/sys/kernel/sched_autogroup_enabled"
 
 
-def missing(groups, find=shutil.which, uid=None):
+def is_grouped(path=AUTOGROUP):
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip() == "1"
+    except OSError:
+        return False
+
+
+def missing(groups, find=shutil.which, uid=None, grouped=is_grouped):
     """A line about what the groups need and this machine lacks, or None."""
     wanted = {command for group in groups for command in COMMANDS.get(group, WIRE)}
     absent = sorted(command for command in wanted if find(command) is None)
@@ -22,4 +33,7 @@ def missing(groups, find=shutil.which, uid=None):
     uid = os.geteuid() if uid is None else uid
     if uid != 0 and not set(groups) <= WITHOUT_ROOT:
         return "network namespaces need root"
+    if SERVICES & set(groups) and not grouped():
+        return "threads of a session are no group of the scheduler: " \
+               "sysctl kernel.sched_autogroup_enabled=1"
     return None

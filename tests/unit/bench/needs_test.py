@@ -36,6 +36,12 @@ class Needs(unittest.TestCase):
     def test_root_is_asked_for(self):
         self.assertIn("root", needs.missing(["idle"], without(), uid=1000))
 
+    def test_services_need_groups_of_the_scheduler(self):
+        self.assertIn("sysctl kernel.sched_autogroup_enabled=1",
+                      needs.missing(["as services"], without(), 0, grouped=lambda: False))
+        self.assertIsNone(needs.missing(["as services"], without(), 0, grouped=lambda: True))
+        self.assertIsNone(needs.missing(["beside"], without(), 0, grouped=lambda: False))
+
     def test_the_benchmark_ends_before_it_measures(self):
         with tempfile.TemporaryDirectory() as folder:
             for program in ("daemon/lyred", "tools/lyre/lyre"):
