@@ -131,12 +131,14 @@ bool read_all_sent(Core& core, Connection& c, uint32_t count, record::Reader& in
   return true;
 }
 
-/// Records in flight are in the order of their time.
-bool are_in_order_of_time(const Core& core, const std::vector<uint32_t>& taken) {
+/// Records in flight are in the order of their time, and what is sent from `now` on comes behind
+/// them.
+bool are_in_order_of_time(const Core& core, const std::vector<uint32_t>& taken, Nanos now) {
   const SentRecord* last = nullptr;
   for (const uint32_t index : taken) {
     const SentRecord& sent = core.records[index];
     if (sent.place != Place::kInFlight) continue;
+    if (sent.sent_at > now) return false;
     if (last != nullptr && sent.sent_at < last->sent_at) return false;
     last = &sent;
   }
@@ -153,10 +155,10 @@ bool cover_all(const Core& core, const Connection& c, const std::vector<uint32_t
   return expected == c.snd.nxt;
 }
 
-bool restore_sent(Core& core, Connection& c, uint32_t count, record::Reader& in) {
+bool restore_sent(Core& core, Connection& c, uint32_t count, Nanos now, record::Reader& in) {
   std::vector<uint32_t> taken;
   std::vector<uint32_t> by_sequence;
-  bool is_good = read_all_sent(core, c, count, in, taken) && are_in_order_of_time(core, taken);
+  bool is_good = read_all_sent(core, c, count, in, taken) && are_in_order_of_time(core, taken, now);
   if (is_good) {
     by_sequence = taken;
     std::sort(by_sequence.begin(), by_sequence.end(), [&](uint32_t a, uint32_t b) {
@@ -209,7 +211,8 @@ void run_timeout_beside_tail_probe(Connection& c) {
 }
 
 /// `c` gets no list unless all is right.
-bool read_connection(Core& core, Connection& c, uint32_t slot_bytes, record::Reader& in) {
+bool read_connection(Core& core, Connection& c, uint32_t slot_bytes, Nanos now,
+                     record::Reader& in) {
   uint32_t sent_count = 0;
   bool has_undo = false;
   const auto list = [&](record::FieldReader& fields) {
@@ -222,7 +225,7 @@ bool read_connection(Core& core, Connection& c, uint32_t slot_bytes, record::Rea
   run_timeout_beside_tail_probe(c);
   c.config.slot_bytes = slot_bytes;
   c.config.receive_buffer_bytes = workable_buffer_bytes(c.config, c.config.receive_buffer_bytes);
-  if (!restore_sent(core, c, sent_count, in)) return false;
+  if (!restore_sent(core, c, sent_count, now, in)) return false;
   if (has_timer(c) && (!has_undo || read_undo(core, c, in))) return true;
   Scoreboard(core, c).release_all();
   return false;
@@ -244,9 +247,9 @@ void ConnectionRecords::write(ConnId conn, record::Writer& out) const {
           [&](record::FieldWriter& fields) { list_undo(fields, core_.undos[c.recovery.undo]); });
 }
 
-bool ConnectionRecords::read(ConnId conn, uint32_t slot_bytes, record::Reader& in) {
+bool ConnectionRecords::read(ConnId conn, uint32_t slot_bytes, Nanos now, record::Reader& in) {
   core_.connections.take_at(conn);
-  if (read_connection(core_, core_.connections[conn], slot_bytes, in)) return true;
+  if (read_connection(core_, core_.connections[conn], slot_bytes, now, in)) return true;
   core_.connections.give_back(conn);
   return false;
 }

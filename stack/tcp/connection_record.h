@@ -18,11 +18,10 @@ class ConnectionRecords {
   explicit ConnectionRecords(Core& core) : core_(core) {}
 
   void write(ConnId conn, record::Writer& out) const;
-  /// Opens `conn` as it was written. `slot_bytes` is the charge of a packet from now on. REQUIRES:
-  /// index_bound() <= conn < connections_max.
-  /// Fails: false, and nothing is open, when the records are not right, contradict each other, or
-  /// find no room.
-  bool read(ConnId conn, uint32_t slot_bytes, record::Reader& in);
+  /// Opens `conn` as it was written, at `now` or before. `slot_bytes` is the charge of a packet
+  /// from now on. REQUIRES: index_bound() <= conn < connections_max. Fails: false, and nothing is
+  /// open, when the records are not right, contradict each other, or find no room.
+  bool read(ConnId conn, uint32_t slot_bytes, Nanos now, record::Reader& in);
   /// Opens `conn` as CLOSED, without a peer, where read() failed: its application is still to be
   /// told. REQUIRES: nothing else was opened since.
   void open_closed(ConnId conn);

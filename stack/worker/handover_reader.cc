@@ -229,7 +229,8 @@ bool HandoverReader::restore_session(const SessionRecord& record, record::Reader
   const uint32_t conn = record.conn;
   state_.session(conn) = session_of(record);
   if (!restore_pieces(record, in)) return false;
-  if (!state_.engine.records().read(conn, state_.memory.rx_slot_bytes(), in)) return false;
+  if (!state_.engine.records().read(conn, state_.memory.rx_slot_bytes(), state_.now, in))
+    return false;
   const bool is_restored = is_sound(record) && restore_place(record) && restore_context(record) &&
                            restore_texts(record, in);
   if (!is_restored) return false;

@@ -18,7 +18,8 @@ bool is_taken(Peer& peer) {
   peer.engine.records().write(peer.conn, out);
   Engine successor({}, {}, 1);
   record::Reader in(out.bytes());
-  return successor.records().read(peer.conn, peer.config.slot_bytes, in) && in.is_at_end();
+  return successor.records().read(peer.conn, peer.config.slot_bytes, peer.now, in) &&
+         in.is_at_end();
 }
 
 void queue_all_that_a_client_may(Peer& peer) {
@@ -75,6 +76,18 @@ TEST(ConnectionRecord, HasTheRoundOfAReaderThatHeardNothingForADay) {
   EXPECT_TRUE(is_taken(peer));
 }
 
+// What the successor sends next would not be behind it in the order of time, by which RACK goes.
+TEST(ConnectionRecord, IsRefusedWithDataThatWasSentInTheFuture) {  // RFC 8985 6.2
+  Peer peer;
+  peer.dial();
+  peer.now += millis(1);
+  peer.app_send(1000);
+  ASSERT_EQ(peer.all().size(), 1u);
+  EXPECT_TRUE(is_taken(peer));
+  peer.now = peer.now - nanos(1);
+  EXPECT_FALSE(is_taken(peer));
+}
+
 /// Writes `to` where the record has `from`.
 void replace_time(std::vector<uint8_t>& record, Nanos from, Nanos to) {
   const auto bytes_of = [](Nanos at) {
@@ -102,7 +115,7 @@ TEST(ConnectionRecord, GetsATimeoutWhereItHasATailProbeOnly) {  // RFC 6298 5.1
   replace_time(bytes, peer.now + peer.info().rto, kNever);
   Engine successor({}, {}, 1);
   record::Reader in(bytes);
-  ASSERT_TRUE(successor.records().read(peer.conn, peer.config.slot_bytes, in));
+  ASSERT_TRUE(successor.records().read(peer.conn, peer.config.slot_bytes, peer.now, in));
   successor.check_invariants(peer.conn);
   EXPECT_EQ(successor.info(peer.conn).waiting, Waiting::kTailProbe);
 }
