@@ -142,7 +142,8 @@ void ControlClient::read_request() {
   }
   if (packet.value().is_out_of_descriptors) {
     log(spdlog::level::warn, std::string("hung up on: ") + kOutOfDescriptors);
-    return end("");  // without a Goodbye it may attach again
+    // Without a Goodbye it may attach again. It lives: what peers see is no end in order.
+    return end("", true);
   }
   auto request = check_request(std::span(buffer).first(packet.value().bytes));
   const bool may_carry =
@@ -444,7 +445,7 @@ bool ControlClient::reply(std::span<const uint8_t> bytes, std::span<const int> d
   return false;
 }
 
-void ControlClient::end(std::string_view reason) {
+void ControlClient::end(std::string_view reason, bool resets_sessions) {
   if (is_over_) return;
   is_over_ = true;
   const auto self = shared_from_this();  // forget() drops the table's share
@@ -463,7 +464,7 @@ void ControlClient::end(std::string_view reason) {
   if (awaited_mapping_ != 0) server_.mappings_.forget(awaited_mapping_);
   if (context_) {
     log(spdlog::level::info, "detached from context " + std::to_string(*context_));
-    server_.registry_.detach(*context_, !reason.empty());
+    server_.registry_.detach(*context_, resets_sessions || !reason.empty());
     context_.reset();
   }
   if (capture_) {

@@ -42,8 +42,9 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
 
   /// Begins to take requests. `process` is a pidfd, or none.
   void start(OwnedFd process);
-  /// Sends `reason` unless it is empty, detaches the context and shuts the connection down.
-  void end(std::string_view reason);
+  /// Sends `reason` unless it is empty, detaches the context and shuts the connection down. Its
+  /// sessions are closed as by the client, or reset: with a reason, or if `resets_sessions`.
+  void end(std::string_view reason, bool resets_sessions = false);
 
   /// Goes on with a client whose context was taken over.
   void go_on(OwnedFd process, uint32_t context, const std::string& label);

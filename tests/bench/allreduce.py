@@ -229,7 +229,8 @@ class Job:
             [seconds["all"] / gib for seconds in self._plugin_s])
         rest = [seconds["without the driver"] for seconds in self._plugin_s]
         if None in rest:
-            print("  (no row without memif's driver: apt-get install linux-perf)", flush=True)
+            print("  (no row without memif's driver: no samples of perf; "
+                  "apt-get install linux-perf)", flush=True)
             return
         self._add(group, f"{name}, without memif's driver", "s", True,
                   [seconds / gib for seconds in rest], kernel)

@@ -109,6 +109,13 @@ class VethPair:
         self.run(name, "sh", "-c",
                  "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || true")
 
+    def port(self):
+        """DPDK's arguments for a daemon's port at either end, see TwoHosts."""
+        return f"net_af_packet0,iface={self.device}"
+
+    def connect_ports(self):
+        """To be called when both daemons have started."""
+
     def _connect(self):
         self._add_veth(self.left, self.device, self.right, self.device)
 

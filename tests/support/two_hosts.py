@@ -29,8 +29,8 @@ class TwoHosts:
 
     def __init__(self, programs, mtu=MTU, sections=None, interfaces=None, cores_of=None, wire=None):
         """`interfaces` are by name what the port's "address" shall be; default: of IPv4. `cores_of`
-        are by name those of the workers; default: one each. `wire`: one of wires.py, up, in place
-        of memif."""
+        are by name those of the workers; default: one each. `wire`: a VethPair, such as those of
+        wires.py, up, in place of memif."""
         interfaces = interfaces or {name: f"{address}/24" for name, address in ADDRESSES.items()}
         self._folder = scratch_folder()
         self._wire = wire

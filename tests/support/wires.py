@@ -11,11 +11,7 @@ class DriverWire(VethPair):
         self._driver = driver
 
     def port(self):
-        """DPDK's arguments for a daemon's port."""
         return f"{self._driver}0,iface={self.device}"
-
-    def connect_ports(self):
-        """To be called when both daemons have started."""
 
 
 class TapWire(VethPair):
@@ -30,11 +26,10 @@ class TapWire(VethPair):
         super().__init__(offloads, mtu, name="t")
 
     def port(self):
-        """DPDK's arguments for a daemon's port."""
         return f"net_tap0,iface={self.tap}"
 
     def connect_ports(self):
-        """To be called when both daemons have started, and so made their devices."""
+        # The daemons have made their devices.
         for name in (self.left, self.right):
             self.run(name, "ip", "link", "set", self.tap, "address", self.KERNEL_MAC)
             self.run(name, "ip", "link", "add", self.bridge, "type", "bridge")

@@ -359,7 +359,7 @@ TEST_F(ContextRegistryTest, ArenasThatWaitToBeFreedCountForTheirUid) {
   AttachTerms terms = terms_of(7);
   terms.arena_bytes = kFreedByAThread;
   // Ahead of the arena, and another uid's.
-  const uint32_t others = shared.attach(terms_of(8)).value().index;
+  const uint32_t others = shared.attach(terms_of(6)).value().index;
   shared.regions().close_memory(others, slow.take(), kFreedByAThread);
   shared.detach(shared.attach(terms).value().index, false);
   workers.answer_detaches();

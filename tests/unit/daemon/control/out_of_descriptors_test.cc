@@ -78,6 +78,8 @@ TEST_F(OutOfDescriptors, WithoutTheSpareOneAClientIsHungUpOnAndMayAttachAgain) {
     EXPECT_TRUE(end->empty()) << "no Goodbye";
   }
   EXPECT_EQ(server_->counters().malformed, 0u);
+  ASSERT_FALSE(workers_.posted[0].empty());
+  EXPECT_TRUE(workers_.posted[0].back().resets_sessions) << "peers would take it for dead";
   workers_.answer_detaches();
   expect_still_serving();
 }
