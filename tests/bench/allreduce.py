@@ -7,6 +7,7 @@ import json
 import os
 import sys
 
+import needs
 import processes
 from cores_apart import CoresApart, are_near
 from driver_share import DriverShare
@@ -80,9 +81,19 @@ def over_kernel_port(driver, wire, bench):
                             lambda bucket: bucket["time_ns"] / 1e3)
 
 
+def has_services():
+    if needs.session_groups():
+        return True
+    print("  (no row as services: the scheduler of this kernel has no groups of sessions)",
+          flush=True)
+    return False
+
+
 def as_services(bench):
     """Daemons, ranks and the others in groups of their own for the kernel's scheduler, as services,
     jobs and containers are. The rows above are of one group, as started from one shell."""
+    if not has_services():
+        return
     for group, pinned_to in OTHERS:
         for sizes, iterations in BESIDE:
             with processes.as_services(), Job(bench, sizes, iterations, computing=pinned_to) as job:
@@ -99,6 +110,8 @@ def processor(bench):
         with Job(bench, [16 << 20], iterations=24, computing=pinned_to,
                  counts_processor=True) as job:
             job.add_processor("processor seconds a GiB", others)
+        if not has_services():
+            continue
         with processes.as_services(), Job(bench, [16 << 20], iterations=24, computing=pinned_to,
                                           counts_processor=True) as job:
             job.add_processor("processor seconds a GiB", f"as services, {others}")

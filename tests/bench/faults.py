@@ -1,11 +1,12 @@
 """How long a fault lasts for two ranks with a comm: from the end of one to the error of the other,
 and from the return of a daemon to the next messages."""
 
+import contextlib
 import os
 import time
 import types
 
-from fault_matrix import RECEIVER, SENDER, Rank
+from fault_matrix import RECEIVER, SENDER, Rank, Wrong
 from measures import HONEST, Failed
 from record import Row
 from two_hosts import TwoHosts
@@ -25,28 +26,35 @@ def faults(bench):
 
 
 def of_pair(bench, measure, victim):
-    with DriverWire("net_af_packet", HONEST) as wire, TwoHosts(bench.programs, wire=wire) as hosts:
+    """In milliseconds, by a pair of ranks of its own."""
+    with contextlib.ExitStack() as stack:
+        wire = stack.enter_context(DriverWire("net_af_packet", HONEST))
+        hosts = stack.enter_context(TwoHosts(bench.programs, wire=wire))
         daemons = (hosts.a, hosts.b)
-        ranks = [rank_of(bench, index, daemons[index]) for index in (SENDER, RECEIVER)]
         try:
-            ranks[RECEIVER].send_line("handle")
-            ranks[SENDER].send_line(ranks[RECEIVER].await_answer("handle"))
-            for word in ("connect", "say"):
-                for rank in ranks:
-                    rank.send_line(word)
-                for rank in ranks:
-                    rank.await_answer(word)
+            ranks = [rank_of(bench, stack, index, daemons[index]) for index in (SENDER, RECEIVER)]
+            connect(ranks)
             return 1000 * measure(ranks, daemons, victim)
-        finally:
-            for rank in ranks:
-                rank.end()
+        except Wrong as error:
+            raise Failed(str(error)) from error
 
 
-def rank_of(bench, index, daemon):
+def connect(ranks):
+    ranks[RECEIVER].send_line("handle")
+    ranks[SENDER].send_line(ranks[RECEIVER].await_answer("handle"))
+    for word in ("connect", "say"):
+        for rank in ranks:
+            rank.send_line(word)
+        for rank in ranks:
+            rank.await_answer(word)
+
+
+def rank_of(bench, stack, index, daemon):
     arguments = types.SimpleNamespace(
         plugin=os.path.join(bench.build, "nccl_adapter/libnccl-net-lyre.so"),
         rank=bench.program("tests/adapter/fault_rank"), abi=11, rails="all")
     rank = Rank(arguments, index, daemon.socket, {})
+    stack.callback(rank.end)
     rank.await_answer("ready")
     return rank
 

@@ -15,15 +15,17 @@ SERVICES = {"as services", "processor seconds a GiB"}
 AUTOGROUP = "/proc/sys/kernel/sched_autogroup_enabled"
 
 
-def is_grouped(path=AUTOGROUP):
+def session_groups(path=AUTOGROUP):
+    """Whether each session's threads are a group of the scheduler; None: this kernel has no such
+    groups."""
     try:
         with open(path, encoding="ascii") as file:
             return file.read().strip() == "1"
     except OSError:
-        return False
+        return None
 
 
-def missing(groups, find=shutil.which, uid=None, grouped=is_grouped):
+def missing(groups, find=shutil.which, uid=None, grouped=session_groups):
     """A line about what the groups need and this machine lacks, or None."""
     wanted = {command for group in groups for command in COMMANDS.get(group, WIRE)}
     absent = sorted(command for command in wanted if find(command) is None)
@@ -33,7 +35,7 @@ def missing(groups, find=shutil.which, uid=None, grouped=is_grouped):
     uid = os.geteuid() if uid is None else uid
     if uid != 0 and not set(groups) <= WITHOUT_ROOT:
         return "network namespaces need root"
-    if SERVICES & set(groups) and not grouped():
+    if SERVICES & set(groups) and grouped() is False:
         return "threads of a session are no group of the scheduler: " \
                "sysctl kernel.sched_autogroup_enabled=1"
     return None

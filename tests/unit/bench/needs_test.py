@@ -42,6 +42,10 @@ class Needs(unittest.TestCase):
         self.assertIsNone(needs.missing(["as services"], without(), 0, grouped=lambda: True))
         self.assertIsNone(needs.missing(["beside"], without(), 0, grouped=lambda: False))
 
+    def test_a_kernel_without_such_groups_measures_the_rest(self):
+        self.assertIsNone(needs.session_groups("/proc/no-such-setting"))
+        self.assertIsNone(needs.missing(["as services"], without(), 0, grouped=lambda: None))
+
     def test_the_benchmark_ends_before_it_measures(self):
         with tempfile.TemporaryDirectory() as folder:
             for program in ("daemon/lyred", "tools/lyre/lyre"):
