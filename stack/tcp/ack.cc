@@ -77,8 +77,8 @@ bool is_dsack(const Connection& c, const wire::TcpOptions& options, SeqNum ack) 
 }
 
 /// The blocks of one ACK that can be true, in the order of their sequence numbers. RFC 2018 4 puts
-/// the latest block first, whatever its place; RFC 8985 6.2 step 3 goes by sequence number, or the
-/// lower of two blocks in one ACK would look like a segment that arrived late.
+/// the latest block first. RFC 8985 6.2 step 3 compares sequence numbers: in the option's order, a
+/// lower block behind a higher one would look like a segment that arrived late.
 class SackedRanges {
  public:
   void add(const wire::SackBlock& block) {
