@@ -86,6 +86,11 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
 
 SharedMemory::~SharedMemory() { unmap(); }
 
+OwnedFd SharedMemory::release() {
+  unmap();
+  return std::move(fd_);
+}
+
 void SharedMemory::unmap() {
   if (data_ != nullptr) ::munmap(data_, bytes_);
   data_ = nullptr;

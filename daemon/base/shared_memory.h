@@ -36,6 +36,8 @@ class SharedMemory {
   uint8_t* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
   int fd() const { return fd_.get(); }
+  /// Ends the mapping. The pages end with the descriptor.
+  OwnedFd release();
 
  private:
   void unmap();

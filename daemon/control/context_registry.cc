@@ -1,6 +1,5 @@
 #include "daemon/control/context_registry.h"
 
-#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -98,10 +97,10 @@ void ContextRegistry::drop(uint32_t index) {
 }
 
 void ContextRegistry::forget(uint32_t index) {
-  const Context& context = *contexts_[index];
+  Context& context = *contexts_[index];
   const uint64_t bytes = context.memory.bytes();
   const uint64_t arena_bytes = context.arena_bytes;
-  OwnedFd file(::fcntl(context.memory.fd(), F_DUPFD_CLOEXEC, 0));
+  OwnedFd file = context.memory.release();
   contexts_[index].reset();
   regions_.close_memory(index, std::move(file), bytes, arena_bytes);
 }

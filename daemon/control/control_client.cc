@@ -38,6 +38,7 @@ ControlClient::ControlClient(ControlServer& server, uint64_t id, Descriptor sock
       socket_(std::move(socket)),
       process_(server.io_),
       attach_deadline_(server.io_),
+      read_again_(server.io_),
       region_deadline_(server.io_) {}
 
 ControlClient::~ControlClient() {
@@ -140,11 +141,8 @@ void ControlClient::read_request() {
     if (packet.value().bytes == 0) return end("");
     return end_malformed({EPROTO, "a request that is too long"});
   }
-  if (packet.value().is_out_of_descriptors) {
-    log(spdlog::level::warn, std::string("hung up on: ") + kOutOfDescriptors);
-    // Without a Goodbye it may attach again. It lives: what peers see is no end in order.
-    return end("", true);
-  }
+  if (packet.value().is_out_of_descriptors) return read_again_later();
+  vain_reads_ = 0;
   auto request = check_request(std::span(buffer).first(packet.value().bytes));
   const bool may_carry =
       !request.ok() || std::holds_alternative<channel::RegisterRequest>(*request);
@@ -157,6 +155,24 @@ void ControlClient::read_request() {
   }
   on_request(*request, std::move(descriptor));
   if (!is_over_) wait_for_request();
+}
+
+/// The request is still in its socket: even the spare number is in use, as long as a thread closes
+/// the file that had it before. A security module that denies a file looks the same.
+void ControlClient::read_again_later() {
+  constexpr std::chrono::milliseconds kPause{100};
+  constexpr uint32_t kVainReadsMax = 20;
+  if (++vain_reads_ > kVainReadsMax) {
+    ++server_.counters_.out_of_descriptors;
+    log(spdlog::level::warn, std::string("hung up on: ") + kOutOfDescriptors);
+    return end(
+        "its descriptor cannot be received: the daemon has none left (LimitNOFILE), or a "
+        "security module denies the file");
+  }
+  read_again_.expires_after(kPause);
+  read_again_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (!error && !self->is_over_) self->read_request();
+  });
 }
 
 void ControlClient::on_request(const Request& request, OwnedFd descriptor) {
@@ -327,6 +343,7 @@ void ControlClient::on_register(const channel::RegisterRequest& request, OwnedFd
   }
   if (!has_descriptor) return open_mapping(request);
   if (!server_.spare_.is_open()) {  // it has the number of the spare one
+    ++server_.counters_.out_of_descriptors;
     log(spdlog::level::warn, std::string("not registered: ") + kOutOfDescriptors);
     return refuse_file(std::move(descriptor), {EMFILE, kOutOfDescriptors});
   }
@@ -445,7 +462,7 @@ bool ControlClient::reply(std::span<const uint8_t> bytes, std::span<const int> d
   return false;
 }
 
-void ControlClient::end(std::string_view reason, bool resets_sessions) {
+void ControlClient::end(std::string_view reason) {
   if (is_over_) return;
   is_over_ = true;
   const auto self = shared_from_this();  // forget() drops the table's share
@@ -460,11 +477,12 @@ void ControlClient::end(std::string_view reason, bool resets_sessions) {
   socket_.cancel(ignored);
   process_.close(ignored);
   attach_deadline_.cancel();
+  read_again_.cancel();
   region_deadline_.cancel();
   if (awaited_mapping_ != 0) server_.mappings_.forget(awaited_mapping_);
   if (context_) {
     log(spdlog::level::info, "detached from context " + std::to_string(*context_));
-    server_.registry_.detach(*context_, resets_sessions || !reason.empty());
+    server_.registry_.detach(*context_, !reason.empty());
     context_.reset();
   }
   if (capture_) {

@@ -42,9 +42,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
 
   /// Begins to take requests. `process` is a pidfd, or none.
   void start(OwnedFd process);
-  /// Sends `reason` unless it is empty, detaches the context and shuts the connection down. Its
-  /// sessions are closed as by the client, or reset: with a reason, or if `resets_sessions`.
-  void end(std::string_view reason, bool resets_sessions = false);
+  /// Sends `reason` unless it is empty, detaches the context and shuts the connection down.
+  void end(std::string_view reason);
 
   /// Goes on with a client whose context was taken over.
   void go_on(OwnedFd process, uint32_t context, const std::string& label);
@@ -68,6 +67,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void wait_for_process_end();
   void wait_for_attach();
   void read_request();
+  void read_again_later();
   void on_request(const Request& request, OwnedFd descriptor);
   void on_attach(const channel::AttachRequest& request);
   void on_info();
@@ -99,6 +99,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   boost::asio::posix::stream_descriptor socket_;
   boost::asio::posix::stream_descriptor process_;
   boost::asio::steady_timer attach_deadline_;
+  boost::asio::steady_timer read_again_;
+  uint32_t vain_reads_ = 0;  ///< of the next request, in a row
   std::optional<uint32_t> context_;
   std::optional<CaptureRegistry::Id> capture_;
   uint64_t awaited_mapping_ = 0;  ///< of the pending request, at the opener; 0: none

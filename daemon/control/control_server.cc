@@ -287,7 +287,6 @@ Result<Packet> ControlServer::receive(int socket, std::span<uint8_t> out) {
   if (!spare_.is_open()) spare_.reset(::eventfd(0, EFD_CLOEXEC));
   auto packet = receive_packet(socket, out);
   if (!packet.ok() || !packet.value().is_out_of_descriptors) return packet;
-  ++counters_.out_of_descriptors;
   spare_.reset();
   return receive_packet(socket, out);
 }

@@ -83,7 +83,7 @@ struct ControlCounters {
   uint64_t malformed = 0;  ///< ended for a message that is not the protocol
   uint64_t expelled = 0;   ///< ended because a worker said so
   uint64_t idle = 0;       ///< ended because they did not attach in time
-  /// Requests for whose descriptor this process had no number left.
+  /// Requests that were refused, or clients that were ended, for want of a number for a descriptor.
   uint64_t out_of_descriptors = 0;
 };
 

@@ -66,7 +66,7 @@ bool MappingHelperProcess::await_end(Nanos limit) const {
 
 MappingOpener::MappingOpener(boost::asio::io_context& io, MappingHelperProcess helper,
                              Nanos patience)
-    : socket_(io), overdue_(io), patience_(patience) {
+    : socket_(io), overdue_(io), look_again_(io), patience_(patience) {
   use(std::move(helper));
 }
 
@@ -167,35 +167,48 @@ void MappingOpener::wait_for_reply() {
   socket_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                      [this](const boost::system::error_code& error) {
                        if (error) return;
-                       if (take_reply()) return wait_for_reply();
-                       give_up();
+                       switch (take_reply()) {
+                         case Reply::kTaken:
+                           return wait_for_reply();
+                         case Reply::kLeft:
+                           return look_again_later();
+                         case Reply::kNoHelper:
+                           return give_up();
+                       }
                      });
 }
 
-/// False: the helper has ended.
-bool MappingOpener::take_reply() {
+void MappingOpener::look_again_later() {
+  look_again_.expires_after(std::chrono::milliseconds(100));
+  look_again_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) wait_for_reply();
+  });
+}
+
+/// Where no number is left for its descriptor, a reply is left in the socket: taken without one it
+/// might be the last of its memory, which would be freed in this thread.
+MappingOpener::Reply MappingOpener::take_reply() {
   MappingReply reply;
   auto packet =
       receive_packet(helper_.socket(), std::span(reinterpret_cast<uint8_t*>(&reply), sizeof reply));
-  if (!packet.ok()) return packet.error().code == EAGAIN || packet.error().code == EINTR;
-  if (packet.value().bytes != sizeof reply) return false;
-  const bool is_short = packet.value().is_out_of_descriptors;
-  // Left there, it would come again for ever. Its descriptor is closed here: it is of memory.
-  if (is_short) static_cast<void>(::recv(helper_.socket(), nullptr, 0, MSG_DONTWAIT));
+  if (!packet.ok()) {
+    const int code = packet.error().code;
+    return code == EAGAIN || code == EINTR ? Reply::kTaken : Reply::kNoHelper;
+  }
+  if (packet.value().bytes != sizeof reply) return Reply::kNoHelper;
+  if (packet.value().is_out_of_descriptors) return Reply::kLeft;
   auto answered = sent_.extract(reply.id);
-  if (answered.empty()) return true;
+  if (answered.empty()) return Reply::kTaken;
   send_waiting();
-  if (answered.mapped().is_answered) return true;
+  if (answered.mapped().is_answered) return Reply::kTaken;
   const Done& done = answered.mapped().done;
   if (reply.error == 0 && packet.value().descriptor.is_open()) {
     done(std::move(packet.value().descriptor));
-  } else if (is_short) {
-    done(Error{EMFILE, kOutOfDescriptors});
   } else {
     reply.text[sizeof reply.text - 1] = '\0';
     done(Error{reply.error != 0 ? reply.error : EIO, reply.text});
   }
-  return true;
+  return Reply::kTaken;
 }
 
 /// It cannot be started again: this process has no capability left to give it.

@@ -90,8 +90,11 @@ class MappingOpener {
   };
   using Requests = std::map<uint64_t, Request>;  ///< by id
 
+  enum class Reply : uint8_t { kTaken, kLeft, kNoHelper };
+
   void wait_for_reply();
-  bool take_reply();
+  void look_again_later();
+  Reply take_reply();
   void send_waiting();
   Requests::iterator next_waiting();
   size_t sent_count_of(uint64_t user) const;
@@ -102,6 +105,7 @@ class MappingOpener {
 
   boost::asio::posix::stream_descriptor socket_;
   boost::asio::steady_timer overdue_;
+  boost::asio::steady_timer look_again_;
   bool is_watching_ = false;
   const Nanos patience_;
   MappingHelperProcess helper_;
