@@ -100,7 +100,7 @@ lyre_context::~lyre_context() {
   }
   while (!sessions_.empty()) remove_session(sessions_.back());
   // The daemon must see the end, also if a child that this process forked has the descriptor.
-  if (control_.is_open() && ::getpid() == owner_) ::shutdown(control_.get(), SHUT_RDWR);
+  if (control_.is_open()) ::shutdown(control_.get(), SHUT_RDWR);
 }
 
 int lyre_context::report_failure() const {
@@ -154,7 +154,10 @@ int lyre_context_open(const lyre_options* options, lyre_context** out) {
   return 0;
 }
 
-void lyre_context_close(lyre_context* context) { delete context; }
+void lyre_context_close(lyre_context* context) {
+  if (context == nullptr || context->owner_ != ::getpid()) return;
+  delete context;
+}
 
 int lyre_port_count(lyre_context* context) {
   if (context == nullptr) return lyre::client::fail(LYRE_E_INVALID, "no context");

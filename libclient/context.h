@@ -27,6 +27,7 @@ struct lyre_context {
  public:
   /// Checks the daemon's answer and maps its memory. 0 or a LYRE_E code.
   int adopt(lyre::client::Attachment&& attachment, int patience_ms);
+  /// REQUIRES: this process opened it. A child of fork() does not have its memory.
   ~lyre_context();
 
   // ---- Failure ----
@@ -107,6 +108,7 @@ struct lyre_context {
   void idle_once(int64_t now, int64_t idle_since, int64_t deadline);
   void sleep(int64_t wait_ns);
 
+  friend void ::lyre_context_close(lyre_context* context);
   pid_t owner_ = 0;      ///< the process that opened it
   int patience_ms_ = 0;  ///< for a daemon that is there and does not answer
   int failure_ = 0;

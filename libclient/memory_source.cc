@@ -121,22 +121,26 @@ bool is_same_file(int fd, const ProcessMapping& mapping) {
          facts.st_dev == mapping.device;
 }
 
-/// A duplicate of this process's descriptor of the mapped file, if it has one open.
+/// A duplicate of this process's descriptor of the mapped file. Where there is none, errno says
+/// why: 0 if none is open.
 UniqueFd find_descriptor(const ProcessMapping& mapping) {
   struct CloseDirectory {
     void operator()(DIR* directory) const { ::closedir(directory); }
   };
   const std::unique_ptr<DIR, CloseDirectory> directory(::opendir("/proc/self/fd"));
   if (directory == nullptr) return UniqueFd();
-  while (const dirent* entry = ::readdir(directory.get())) {
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(directory.get());
+    if (entry == nullptr) return UniqueFd();
     if (entry->d_name[0] == '.') continue;
     const int fd = std::atoi(entry->d_name);
     if (!is_same_file(fd, mapping)) continue;
     // Another thread may have closed the number and opened another file: check the duplicate.
     UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!copy.is_open() && errno != EBADF) return UniqueFd();
     if (copy.is_open() && is_same_file(copy.get(), mapping)) return copy;
   }
-  return UniqueFd();
 }
 
 /// Of the file that is mapped: hugetlbfs has pages of its own size.
@@ -173,18 +177,28 @@ MemorySource private_memory(const char* why) {
   return source;
 }
 
+/// After a call that opens a descriptor: errno has its reason, or `otherwise` is the reason.
+const char* reason_of_failed_open(const char* otherwise) {
+  const bool is_full = errno == EMFILE || errno == ENFILE;
+  return is_full ? "no descriptor is left to look at its mapping (RLIMIT_NOFILE)" : otherwise;
+}
+
 }  // namespace
 
 MemorySource find_source(const void* data, size_t bytes) {
   const auto begin = reinterpret_cast<uint64_t>(data);
+  constexpr const char* kNotFound = "its mapping cannot be found";
   const File maps(std::fopen("/proc/self/maps", "re"));
+  if (maps == nullptr) return private_memory(reason_of_failed_open(kNotFound));
   ProcessMapping first;
-  if (maps == nullptr || !find_mapping(maps.get(), begin, first)) {
-    return private_memory("its mapping cannot be found");
-  }
+  if (!find_mapping(maps.get(), begin, first)) return private_memory(kNotFound);
   if (!first.is_shared) return private_memory("it is private memory");
   MemorySource source;
-  if (!is_anonymous(first)) source.file = find_descriptor(first);
+  const char* why_no_file = "";
+  if (!is_anonymous(first)) {
+    source.file = find_descriptor(first);
+    why_no_file = reason_of_failed_open("the descriptor of its file is closed");
+  }
   const uint64_t page_bytes =
       source.file.is_open() ? file_page_bytes(source.file.get(), first) : first.page_bytes;
   source.mapping_begin = first.begin;
@@ -199,7 +213,7 @@ MemorySource find_source(const void* data, size_t bytes) {
     source.kind = MemorySource::Kind::kSharedAnonymous;
     return source;
   }
-  if (!source.file.is_open()) return private_memory("the descriptor of its file is closed");
+  if (!source.file.is_open()) return private_memory(why_no_file);
   if (::fcntl(source.file.get(), F_GET_SEALS) < 0) {
     return private_memory("its file is not one of memory");
   }

@@ -17,6 +17,9 @@ bool Mapping::map(int fd, uint64_t bytes, int protection) {
   }
   void* data = map_huge_aligned(bytes, protection, MAP_SHARED, fd);
   if (data == MAP_FAILED) return false;
+  // A child of fork() that lives longer than the daemon (a data loader) would keep its hugepages,
+  // and the next daemon would have too few.
+  static_cast<void>(::madvise(data, bytes, MADV_DONTFORK));
   data_ = data;
   bytes_ = bytes;
   return true;

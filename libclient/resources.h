@@ -29,7 +29,7 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-/// Owner of a shared mapping.
+/// Owner of a shared mapping. A child of fork() does not have it, and must not destroy its owner.
 class Mapping {
  public:
   Mapping() = default;

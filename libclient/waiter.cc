@@ -33,11 +33,12 @@ int Waiter::adopt(UniqueFd wake, int control, std::atomic<uint32_t>& sleeps) {
   const int flags = ::fcntl(wake_.get(), F_GETFL);
   ::fcntl(wake_.get(), F_SETFL, flags | O_NONBLOCK);
   poll_fd_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  if (!poll_fd_.is_open()) return fail_errno(LYRE_E_NORESOURCES, "cannot make an epoll descriptor");
   for (const int fd : {wake_.get(), control_}) {
     epoll_event event{};
     event.events = EPOLLIN;
     if (::epoll_ctl(poll_fd_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-      return fail_errno(LYRE_E_NORESOURCES, "cannot make an epoll descriptor");
+      return fail_errno(LYRE_E_NORESOURCES, "cannot watch the daemon's descriptors");
     }
   }
   return 0;

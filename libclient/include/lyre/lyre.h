@@ -2,7 +2,8 @@
  *
  * A context is one attachment to a daemon. Sessions and listeners belong to the context that made
  * them. Thread: one thread at a time uses a context and what belongs to it; different contexts are
- * independent. A child of fork() does not use its parent's contexts; it opens its own.
+ * independent. A child of fork() has no memory of its parent's contexts: it does not use them, but
+ * opens its own.
  * A function blocks only where its comment says so.
  *
  * Fails: functions that return int give 0 or a count on success and a negative LYRE_E code
@@ -99,7 +100,8 @@ typedef struct lyre_options {
 LYRE_API int lyre_context_open(const lyre_options* options, lyre_context** out);
 /* Closes all sessions and listeners and detaches. Bytes that the peer has not acknowledged are
  * lost, because the arena goes with the context: call lyre_drain() first. Blocks at most 20 ms,
- * until the daemon has taken the last submissions. NULL is allowed. */
+ * until the daemon has taken the last submissions. NULL is allowed. In a child of fork() that has
+ * the context of its parent it does nothing. */
 LYRE_API void lyre_context_close(lyre_context* context);
 /* Blocks up to timeout_ms, until the peers have acknowledged every byte sent on closed and open
  * sessions. 0, or LYRE_E_AGAIN when the time is over. */

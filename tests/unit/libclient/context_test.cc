@@ -1,12 +1,14 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <climits>
+#include <cstdint>
 #include <cstring>
 #include <future>
 #include <thread>
@@ -122,6 +124,31 @@ TEST(Context, EndsForTheDaemonAlsoIfAForkedChildLives) {
   EXPECT_TRUE(daemon.sees_the_end());
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
+}
+
+// It would keep hugepages of a daemon that is gone, which the next one needs.
+TEST(Context, AForkedChildHasNoneOfItsMemory) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  lyre_block block{};
+  ASSERT_EQ(0, lyre_block_alloc(context, 5000, &block));
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    lyre_context_close(context);  // does nothing
+    const auto address = reinterpret_cast<uintptr_t>(block.data);
+    const auto page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+    unsigned char is_resident = 0;
+    const int answer =
+        ::mincore(reinterpret_cast<void*>(address & ~(page_bytes - 1)), 1, &is_resident);
+    ::_exit(answer == -1 && errno == ENOMEM ? 0 : 1);
+  }
+  int end = -1;
+  ASSERT_EQ(child, ::waitpid(child, &end, 0));
+  EXPECT_EQ(0, end);
+  EXPECT_EQ(0, lyre_poll(context, 0));
+  lyre_block_free(context, &block);
+  lyre_context_close(context);
 }
 
 TEST(Context, RefusesAnotherVersion) {

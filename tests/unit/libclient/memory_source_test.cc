@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace lyre::client {
 namespace {
@@ -47,6 +49,32 @@ TEST(MemorySource, OfAFileOfHugepagesHasWholeOnes) {
     EXPECT_EQ(found.second_page, found.source.page_begin);
     EXPECT_EQ(found.second_page + found.page_bytes, found.source.page_end);
     EXPECT_EQ(found.page_bytes, found.source.offset);
+  }
+}
+
+TEST(MemorySource, SaysSoWhenNoDescriptorIsLeft) {
+  const auto page_bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const UniqueFd file(::memfd_create("lyre-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(0, ::ftruncate(file.get(), static_cast<off_t>(page_bytes)));
+  void* memory = ::mmap(nullptr, page_bytes, PROT_READ, MAP_SHARED, file.get(), 0);
+  ASSERT_NE(MAP_FAILED, memory);
+  rlimit before{};
+  ASSERT_EQ(0, ::getrlimit(RLIMIT_NOFILE, &before));
+  // It opens /proc/self/maps, a directory, and the duplicate: three numbers, one more each time.
+  std::vector<MemorySource> found;
+  const UniqueFd lowest_free(::dup(file.get()));
+  rlimit limit{static_cast<rlim_t>(lowest_free.get()) + 1, before.rlim_max};
+  do {
+    ASSERT_EQ(0, ::setrlimit(RLIMIT_NOFILE, &limit));
+    found.push_back(find_source(memory, 100));
+  } while (found.back().kind != MemorySource::Kind::kFile && ++limit.rlim_cur < before.rlim_cur);
+  ASSERT_EQ(0, ::setrlimit(RLIMIT_NOFILE, &before));
+  ::munmap(memory, page_bytes);
+  ASSERT_EQ(MemorySource::Kind::kFile, found.back().kind) << found.back().why;
+  found.pop_back();
+  EXPECT_GE(found.size(), 3u);
+  for (const MemorySource& source : found) {
+    EXPECT_STREQ("no descriptor is left to look at its mapping (RLIMIT_NOFILE)", source.why);
   }
 }
 
