@@ -13,8 +13,9 @@ namespace lyre::nccl_abi {
 inline constexpr uint64_t kTelemetryMagic = 0x534d'4d4f'4345'5259ull;  // "YRECOMMS"
 inline constexpr uint32_t kTelemetryVersion = 4;
 inline constexpr uint32_t kTelemetrySlots = 2048;
-/// LYRE_TELEMETRY_DIR moves it; "none" switches it off.
+/// LYRE_TELEMETRY_DIR moves it, and kNoTelemetry switches it off.
 inline constexpr const char* kTelemetryDirectory = "/dev/shm";
+inline constexpr const char* kNoTelemetry = "none";
 /// A folder of the host that containers are given for it, as they have a /dev/shm of their own.
 inline constexpr const char* kContainersTelemetryDirectory = "/dev/shm/lyre";
 inline constexpr const char* kTelemetryPrefix = "lyre-comms-";

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "nccl_adapter/limits.h"
-#include "nccl_adapter/observe/log.h"
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -20,23 +19,36 @@ std::vector<lyre_port> read_ports(lyre_context* context) {
   return ports;
 }
 
+const lyre_port* port_named(const std::vector<lyre_port>& all, const std::string& name) {
+  const auto it = std::find_if(all.begin(), all.end(),
+                               [&name](const lyre_port& port) { return name == port.name; });
+  return it != all.end() ? &*it : nullptr;
+}
+
 std::vector<lyre_port> choose(const std::vector<lyre_port>& all,
                               const std::vector<std::string>& names) {
   if (names.empty()) return all;
   std::vector<lyre_port> chosen;
   for (const std::string& name : names) {
-    const auto it = std::find_if(all.begin(), all.end(),
-                                 [&](const lyre_port& port) { return name == port.name; });
-    if (it != all.end()) {
-      chosen.push_back(*it);
-    } else {
-      log_warn("LYRE_RAILS names port \"%s\", which the daemon does not have", name.c_str());
-    }
+    if (const lyre_port* port = port_named(all, name)) chosen.push_back(*port);
   }
   return chosen;
 }
 
 }  // namespace
+
+std::string wrong_rails(lyre_context* context, const std::vector<std::string>& names) {
+  const std::vector<lyre_port> all = read_ports(context);
+  std::string wrong;
+  for (const std::string& name : names) {
+    if (port_named(all, name) != nullptr) continue;
+    wrong += (wrong.empty() ? "\"" : ", \"") + name + "\"";
+  }
+  if (wrong.empty()) return "";
+  std::string allowed = "own, all";
+  for (const lyre_port& port : all) allowed += std::string(", ") + port.name;
+  return "LYRE_RAILS names " + wrong + ", allowed: " + allowed;
+}
 
 int Attachment::attach(const Settings& settings, uint64_t patience_ms, lyre_context** out) {
   const lyre_options options{

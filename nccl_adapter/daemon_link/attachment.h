@@ -10,6 +10,10 @@
 
 namespace lyre::nccl_adapter {
 
+/// A line that tells which of `names`, as in LYRE_RAILS, are no ports of the daemon, and what is
+/// allowed; empty: all are.
+std::string wrong_rails(lyre_context* context, const std::vector<std::string>& names);
+
 /// The attachment to a daemon, which may be lost and found again. The objects of a context must be
 /// released before the context is closed.
 /// Thread: under the instance's lock.

@@ -394,7 +394,13 @@ void Instance::progress_if_idle() {
   if (!lock.owns_lock() || monotonic_ns() - clock_.monotonic_ns() < kProgressThreadNs / 2) return;
   idle_looks_ = kIdleLooksPerClockRead - 1;  // a poll by the progress thread reads the clock
   busy_calls_ = kBusyCallsMax - 1;           // and does what is due by it
-  progress();
+  try {
+    progress();
+  } catch (const std::exception& error) {
+    // NCCL's next call has to know: what was under way may never end.
+    log_warn("the progress thread cannot go on: %s", error.what());
+    set_daemon(Daemon::kDead);
+  }
 }
 
 void Instance::detach() {

@@ -21,6 +21,22 @@ timespec after(int64_t ns) {
   return when;
 }
 
+/// Blocks all signals of this thread, and of those that it starts, while it lives.
+class BlockedSignals {
+ public:
+  BlockedSignals() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
 }  // namespace
 
 ProgressThread::ProgressThread(std::function<void()> work) : work_(std::move(work)) {
@@ -30,12 +46,8 @@ ProgressThread::ProgressThread(std::function<void()> work) : work_(std::move(wor
   ::pthread_cond_init(&changed_, &attributes);
   ::pthread_condattr_destroy(&attributes);
   // Signals are for the application's threads: this one blocks them all.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const BlockedSignals blocked;
   thread_ = std::thread([this] { run(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::pthread_setname_np(thread_.native_handle(), "lyre-progress");
 }
 

@@ -98,7 +98,7 @@ uint8_t* map(int fd) {
 
 Telemetry::Telemetry(const std::string& directory, const std::string& host,
                      const std::string& socket, uint64_t number) {
-  if (directory == "none") return;
+  if (directory == nccl_abi::kNoTelemetry) return;
   sweep(directory);
   if (const int code = open_file(directory, number); code != 0) {
     log_info("`lyre comms` will not show this process: cannot write %s: %s", path_.c_str(),

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "nccl_adapter/abi/setting_names.h"
@@ -217,7 +219,7 @@ std::unique_ptr<Instance> open_patiently(const Settings& settings, uint64_t comm
 /// again whose init failed, and its next communicator would use sockets. A daemon that has no
 /// context left is there and wanted, so the first init waits for it, too. Where none answers, the
 /// first init fails at once: perhaps no daemon is wanted here.
-std::unique_ptr<Instance> find_daemon(const Settings& settings, uint64_t communicator) {
+std::unique_ptr<Instance> find_daemon(const Settings& settings, uint64_t communicator) try {
   int failure = 0;
   std::unique_ptr<Instance> instance = Instance::open(settings, communicator, &failure);
   const int64_t most_ns = patience_ns(failure, settings);
@@ -232,17 +234,37 @@ std::unique_ptr<Instance> find_daemon(const Settings& settings, uint64_t communi
     log_warn("cannot use the Lyre daemon at %s: %s", socket_path_text(settings), lyre_last_error());
   }
   return instance;
+} catch (const std::system_error& error) {
+  log_warn("cannot start a thread: %s", error.what());
+  if (!settings.is_required) return nullptr;
+  die("LYRE_REQUIRED is set and no thread can be started (%s): ending this process", error.what());
+}
+
+/// A wrong name in LYRE_RAILS fails the first init. Later ones use those that are right: the daemon
+/// was perhaps restarted with other ports.
+bool has_usable_rails(Instance& instance) {
+  std::string wrong;
+  {
+    const std::lock_guard lock(instance.mutex());
+    if (!instance.is_attached()) return true;
+    wrong = wrong_rails(instance.context(), instance.settings().rails);
+  }
+  if (wrong.empty()) return true;
+  log_warn("%s", wrong.c_str());
+  return known_port_count() > 0 && !instance.ports().empty();
+}
+
+Instance* refuse_setting(const Settings& settings) {
+  if (settings.is_required) die("LYRE_REQUIRED is set and a setting is wrong: ending this process");
+  return nullptr;
 }
 
 Instance* open_instance(uint64_t communicator) {
   warn_of_unknown_settings();
   Settings settings;
-  if (!read_settings(&settings) || !is_possible(settings)) {
-    if (settings.is_required)
-      die("LYRE_REQUIRED is set and a setting is wrong: ending this process");
-    return nullptr;
-  }
+  if (!read_settings(&settings) || !is_possible(settings)) return refuse_setting(settings);
   std::unique_ptr<Instance> instance = find_daemon(settings, communicator);
+  if (instance != nullptr && !has_usable_rails(*instance)) return refuse_setting(settings);
   if (instance != nullptr && instance->ports().empty()) {
     log_warn("the Lyre daemon at %s has no port", socket_path_text(settings));
     instance.reset();
@@ -322,6 +344,26 @@ void progress_until(Instance* instance, std::unique_lock<std::mutex>& lock, int6
   }
 }
 
+// Of this thread's closes. A host that vanished makes only the closes of its own comms short.
+ClosePatience& goodbye_patience(const Comm& comm) {
+  thread_local std::map<std::string, ClosePatience> by_host;
+  return by_host.try_emplace(comm.peer().host, ClosePatience::kFollowerGoodbyeNs).first->second;
+}
+
+// As long as the rest of kCloseWaitNs, and at least as long as a host takes that is there.
+void await_goodbye(Instance* instance, std::unique_lock<std::mutex>& lock, Comm* comm,
+                   int64_t close_deadline_ns) {
+  ClosePatience& patience = goodbye_patience(*comm);
+  const int64_t said_ns = monotonic_ns();
+  const int64_t least_ns = said_ns + ClosePatience::kFollowerGoodbyeNs;
+  const int64_t deadline_ns =
+      std::max(std::min(close_deadline_ns, patience.deadline_ns(said_ns)), least_ns);
+  bool is_heard = false;
+  progress_until(instance, lock, deadline_ns,
+                 [&] { return comm->has_failed() || (is_heard = comm->goodbye().is_heard()); });
+  if (!comm->has_failed()) patience.on_closed(!is_heard, monotonic_ns());
+}
+
 // Small messages of which test() said done are placed first, if the peer does not take long: until
 // then a daemon that was restarted gets them again. The goodbye, and the last acknowledgements
 // before it, must be out before NCCL may end the process. True when the instance is over.
@@ -336,8 +378,7 @@ bool close_in_order(Instance* instance, Comm* comm) {
                  [&] { return !(is_unplaced = comm->should_wait_to_close()); });
   comm->begin_close();
   instance->wake_workers();
-  progress_until(instance, lock, deadline_ns,
-                 [&] { return comm->has_failed() || comm->goodbye().is_heard(); });
+  await_goodbye(instance, lock, comm, deadline_ns);
   patience.on_closed(is_unplaced, monotonic_ns());
   instance->close(comm);
   return instance->is_over();

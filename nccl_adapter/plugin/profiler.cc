@@ -92,7 +92,7 @@ Result init(void** context, int32_t* mask, Logger logger) {
   g_process.store(::getpid(), std::memory_order_relaxed);
   // The mask is one for all of NCCL's communicators: those that work already read it meanwhile.
   Settings settings;
-  if (!read_settings(&settings) || settings.telemetry_directory == "none") {
+  if (!read_settings(&settings) || settings.telemetry_directory == nccl_abi::kNoTelemetry) {
     *context = nullptr;
     *mask = 0;
     return Result::kSuccess;

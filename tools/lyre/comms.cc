@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "tools/lyre/failure.h"
 #include "tools/lyre/json_document.h"
 #include "tools/lyre/telemetry_file.h"
 #include "tools/lyre/text_table.h"
@@ -200,6 +201,15 @@ std::string comm_id_text(const CommView& view) {
 std::vector<std::string> telemetry_directories(const std::string& named) {
   if (!named.empty()) return {named};
   return {nccl_abi::kTelemetryDirectory, nccl_abi::kContainersTelemetryDirectory};
+}
+
+void check_telemetry_directory(const std::string& named) {
+  std::error_code error;
+  if (named.empty() || named == nccl_abi::kNoTelemetry) return;
+  std::filesystem::directory_iterator(named, error);
+  if (!error) return;
+  throw Failure(kExitUsage, "cannot read the directory " + named + ": " + error.message() +
+                                ", allowed: a directory where the processes of a job write");
 }
 
 CommsSnapshot read_comms(const std::vector<std::string>& directories, int64_t now_ns) {

@@ -24,6 +24,9 @@ inline constexpr const char* kTelemetryDirectoryHelp =
 /// The one that is named, or where the plugin writes by default: on the host, and in containers
 /// that were given the host's folder for it.
 std::vector<std::string> telemetry_directories(const std::string& named);
+/// Fails: throws Failure where `named` cannot be read. Empty: those by default, which may be
+/// missing.
+void check_telemetry_directory(const std::string& named);
 
 /// The contents of one file of the plugin.
 struct CommsOfProcess {

@@ -104,6 +104,7 @@ void add_comms(CLI::App& app, GlobalOptions& globals) {
   command->add_option("--directory", *directory, kTelemetryDirectoryHelp)
       ->envname("LYRE_TELEMETRY_DIR");
   command->callback([&globals, watch, directory] {
+    check_telemetry_directory(*directory);
     run_comms(globals, telemetry_directories(*directory), watch.interval_s());
   });
 }

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tools/lyre/failure.h"
 #include "tools/lyre/telemetry_file.h"
 
 namespace lyre::tools {
@@ -84,6 +85,21 @@ class Comms : public ::testing::Test {
   uint64_t foreign_ = 0;
   std::string verbs_;
 };
+
+TEST_F(Comms, ADirectoryThatWasNamedMustBeThere) {
+  EXPECT_NO_THROW(check_telemetry_directory(directory_));
+  EXPECT_NO_THROW(check_telemetry_directory("")) << "those by default may be missing";
+  write("file", {});
+  for (const std::string& wrong : {directory_ + "/none", directory_ + "/file"}) {
+    try {
+      check_telemetry_directory(wrong);
+      ADD_FAILURE() << wrong;
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.exit_code(), kExitUsage);
+      EXPECT_NE(std::string(failure.what()).find(wrong), std::string::npos) << failure.what();
+    }
+  }
+}
 
 TEST_F(Comms, OfTheHostAndOfItsContainersAreShown) {
   EXPECT_EQ(telemetry_directories(""), (std::vector<std::string>{"/dev/shm", "/dev/shm/lyre"}));

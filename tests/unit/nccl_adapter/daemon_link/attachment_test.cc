@@ -31,6 +31,14 @@ TEST_F(Attached, KeepsToThePortsThatTheUserNamed) {
   EXPECT_STREQ(attachment->ports()[0].name, "rail1");
 }
 
+TEST_F(Attached, TellsWhichNamesAreNoPortsOfTheDaemon) {
+  const auto attachment = open();
+  EXPECT_EQ(wrong_rails(attachment->context(), {}), "");
+  EXPECT_EQ(wrong_rails(attachment->context(), {"rail1", "rail0"}), "");
+  EXPECT_EQ(wrong_rails(attachment->context(), {"rail9", "rail1", "Own"}),
+            "LYRE_RAILS names \"rail9\", \"Own\", allowed: own, all, rail0, rail1");
+}
+
 TEST_F(Attached, WithoutADaemonThereIsNone) {
   network_.kill_daemon(0);
   EXPECT_EQ(open(), nullptr);

@@ -1,18 +1,25 @@
 #include "nccl_adapter/plugin/plugin.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdlib>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "nccl_adapter/daemon_link/instance.h"
 #include "nccl_adapter/limits.h"
+#include "nccl_adapter/plugin/properties.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
 
 namespace lyre::nccl_adapter {
 namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// How long the receiver's close and finalize last, where a message is here whose receive is not
 /// posted. The comm has not failed, whatever became of the sender. Times are virtual.
@@ -59,16 +66,6 @@ class ReceiverAtTheEnd : public TwoHosts {
     return events_.now_ns() - from_ns;
   }
 
-  void* sends_ = nullptr;
-  void* receives_ = nullptr;
-
- private:
-  static void* init(int host) {
-    ::setenv("LYRE_SOCKET", ("sim/" + std::to_string(host)).c_str(), 1);
-    void* context = nullptr;
-    EXPECT_EQ(init_context(&context, 0, nullptr, nullptr), Result::kSuccess);
-    return context;
-  }
   void meet() {
     std::array<uint8_t, nccl_abi::kHandleBytesMax> handle{};
     ASSERT_EQ(listen(receives_, 0, handle.data(), &listening_), Result::kSuccess);
@@ -88,15 +85,26 @@ class ReceiverAtTheEnd : public TwoHosts {
       return done != 0;
     }));
   }
+
+  void* sends_ = nullptr;
+  void* receives_ = nullptr;
+  void* listening_ = nullptr;
+  void* sender_ = nullptr;
+  void* receiver_ = nullptr;
+
+ private:
+  static void* init(int host) {
+    ::setenv("LYRE_SOCKET", ("sim/" + std::to_string(host)).c_str(), 1);
+    void* context = nullptr;
+    EXPECT_EQ(init_context(&context, 0, nullptr, nullptr), Result::kSuccess);
+    return context;
+  }
   void end_receiver() {
     if (receiver_ != nullptr) close_receiver_ns();
     if (receives_ != nullptr) finalize_receiver_ns();
   }
 
   std::array<uint8_t, 1000> data_{};  // small: its send is done at once
-  void* listening_ = nullptr;
-  void* sender_ = nullptr;
-  void* receiver_ = nullptr;
 };
 
 constexpr int64_t kFinalizeNs = int64_t{kFinalizeDrainMs} * 1'000'000;
@@ -121,6 +129,74 @@ TEST_F(ReceiverAtTheEnd, WaitsForASenderThatLostItsStreamsAndMayDialAgain) {
   receive_for(10 * kMs);
   EXPECT_GE(close_receiver_ns(), kCloseWaitNs);
   EXPECT_GE(finalize_receiver_ns(), kFinalizeNs);
+}
+
+TEST_F(ReceiverAtTheEnd, WaitsOnceForAHostThatVanished) {
+  constexpr int kMore = 20;
+  std::vector<std::pair<void*, void*>> more;
+  for (int i = 0; i < kMore; ++i) {
+    more.emplace_back(std::exchange(sender_, nullptr), std::exchange(receiver_, nullptr));
+    close_listen(std::exchange(listening_, nullptr));
+    ASSERT_NO_FATAL_FAILURE(meet());
+    ASSERT_NO_FATAL_FAILURE(send());
+  }
+  for (adapter_sim::Connection* connection : network_.established())
+    network_.tcp().reset(*connection);
+  receive_for(10 * kMs);
+  int64_t all_ns = 0;
+  while (!more.empty()) {
+    all_ns += close_receiver_ns();
+    receiver_ = more.back().second;
+    close_comm(std::exchange(sender_, more.back().first));
+    more.pop_back();
+  }
+  EXPECT_LT(all_ns, 4 * kCloseWaitNs);
+}
+
+class RailsSetting : public TwoHosts {
+ protected:
+  RailsSetting() {
+    ::setenv("LYRE_TELEMETRY_DIR", "none", 1);
+    ::setenv("LYRE_SOCKET", "sim/0", 1);
+    set_known_ports({}, {}, 0);  // as before the first init of a process
+  }
+  ~RailsSetting() override {
+    for (void* context : contexts_) finalize(context);
+    for (const char* name : {"LYRE_TELEMETRY_DIR", "LYRE_SOCKET", "LYRE_RAILS"}) ::unsetenv(name);
+  }
+  Result init(const char* rails) {
+    ::setenv("LYRE_RAILS", rails, 1);
+    void* context = nullptr;
+    ::testing::internal::CaptureStderr();
+    const Result result = init_context(&context, 0, nullptr, nullptr);
+    said_ = ::testing::internal::GetCapturedStderr();
+    if (context != nullptr) contexts_.push_back(context);
+    return result;
+  }
+
+  std::string said_;
+
+ private:
+  std::vector<void*> contexts_;
+};
+
+TEST_F(RailsSetting, AWrongNameFailsTheFirstInit) {
+  for (const char* rails : {"rail9", "rail1,rail9"}) {
+    EXPECT_EQ(init(rails), Result::kSystemError) << rails;
+    EXPECT_THAT(said_, EndsWith("LYRE_RAILS names \"rail9\", allowed: own, all, rail0, rail1\n"));
+  }
+  EXPECT_EQ(init("all,rail1"), Result::kSuccess) << said_;
+  EXPECT_EQ(known_port_count(), 1);
+}
+
+// The daemon was perhaps restarted, with other ports, since the first one.
+TEST_F(RailsSetting, ALaterInitUsesTheNamesThatAreRight) {
+  ASSERT_EQ(init("rail1"), Result::kSuccess) << said_;
+  EXPECT_EQ(init("rail1,rail9"), Result::kSuccess) << said_;
+  EXPECT_THAT(said_, HasSubstr("LYRE_RAILS names \"rail9\""));
+  EXPECT_EQ(known_port_count(), 1);
+  EXPECT_EQ(init("rail9"), Result::kSystemError);
+  EXPECT_THAT(said_, Not(HasSubstr("has no port")));
 }
 
 }  // namespace
