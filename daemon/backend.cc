@@ -6,6 +6,7 @@
 
 #include "machine/nic_guard.h"
 #include "machine/vmbus.h"
+#include "stack/io/dpdk/device_args.h"
 #include "stack/io/dpdk/environment.h"
 #include "stack/io/dpdk/nic_check.h"
 
@@ -56,12 +57,29 @@ Result<std::unique_ptr<io::Backend>> start_backend(const Config& config,
   return io::dpdk::start_environment(options);
 }
 
+std::vector<Error> check_virtual_devices(const Config& config) {
+  std::vector<Error> errors;
+  for (const PortConfig& port : config.ports) {
+    if (!port.device.starts_with("net_")) continue;
+    const Status known = io::dpdk::check_virtual_device(
+        port.device, {.mtu_bytes = port.mtu_bytes,
+                      .queue_count = static_cast<uint32_t>(config.cores.size()),
+                      .is_trusted = port.is_trusted,
+                      .has_super_packets = port.has_super_packets});
+    if (known.ok()) continue;
+    errors.push_back({known.error().code, complaint(config.file, port.lines.of("device"),
+                                                    "port.device", known.error().text)});
+  }
+  return errors;
+}
+
 std::vector<std::string> check_nics(const Config& config) {
   std::vector<std::string> lines;
   for (const PortConfig& port : config.ports) {
     const Status fit = io::dpdk::check_nic(port.device, io::dpdk::dpdk_version());
     if (fit.ok()) continue;
-    lines.push_back(complaint(config.file, port.device_line, "port.device", fit.error().text));
+    lines.push_back(
+        complaint(config.file, port.lines.of("device"), "port.device", fit.error().text));
   }
   return lines;
 }

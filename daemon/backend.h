@@ -16,6 +16,10 @@ namespace lyre {
 Result<std::unique_ptr<io::Backend>> start_backend(const Config& config,
                                                    const std::optional<io::NicOwner>& owner);
 
+/// Virtual devices (net_...) that Lyre does not support, and options that their drivers do not
+/// have: a line like those of load_config() for each. Opens no device. REQUIRES: place_workers().
+std::vector<Error> check_virtual_devices(const Config& config);
+
 /// NICs that this version of it cannot drive as they are bound: a line like those of load_config()
 /// for each. Opens no device.
 std::vector<std::string> check_nics(const Config& config);

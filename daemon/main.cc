@@ -61,7 +61,9 @@ void reload(const std::string& path) {
 
 std::vector<Error> check_here(Config& config) {
   const machine::NicGuard guard({}, machine::ssh_connection(), machine::own_addresses());
-  return check_machine(config, guard, {});
+  std::vector<Error> errors = check_machine(config, guard, {});
+  for (Error& error : check_virtual_devices(config)) errors.push_back(std::move(error));
+  return errors;
 }
 
 /// All that will be wrong when the daemon starts, as exit status.

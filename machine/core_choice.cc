@@ -54,8 +54,7 @@ std::map<int, uint32_t> workers_by_node(std::span<const PortDemand> ports) {
   }
   std::map<int, uint32_t> workers;
   for (const auto& [node, mbps] : speeds) {
-    const uint64_t wanted = (mbps + kWorkerMbps - 1) / kWorkerMbps;
-    workers[node] = static_cast<uint32_t>(std::max<uint64_t>(wanted, 1));
+    workers[node] = std::max(workers_of(mbps), 1u);
   }
   return workers;
 }

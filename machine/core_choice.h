@@ -8,10 +8,15 @@
 
 namespace lyre::machine {
 
-/// Mb/s that one worker is reckoned to carry, both ways together with its clients on other cores:
-/// in the benchmarks a worker that shares its core with its client carries 16.9 Gb/s at MTU 1500
-/// (docs/user/benchmarks.md, "bulk, MTU 1500: 8 sessions").
+/// Mb/s that one worker is reckoned to carry, both ways together with its clients on other cores.
+/// In the benchmarks a worker that shares its core with its client carries more, on a memory wire
+/// (docs/user/benchmarks.md, "bulk, MTU 1500: 8 sessions"); on a NIC it has not been measured.
 constexpr uint32_t kWorkerMbps = 15000;
+
+/// As many as a speed needs; 0 where it is 0 (unknown).
+constexpr uint32_t workers_of(uint64_t mbps) {
+  return static_cast<uint32_t>((mbps + kWorkerMbps - 1) / kWorkerMbps);
+}
 
 /// What a port asks for.
 struct PortDemand {

@@ -32,6 +32,9 @@ inline constexpr Nanos kHangAfter = seconds(1);
 inline constexpr Nanos kConflictWarningPeriod = seconds(10);
 /// Limit of the wait until workers and ports have released a client's memory.
 inline constexpr Nanos kRegionTimeout = seconds(1);
+/// The same for a client whose last wait was in vain and ended less than that time ago: what holds
+/// one region of a job mostly holds the others, and the job gives them back one after the other.
+inline constexpr Nanos kNextRegionTimeout = millis(50);
 /// Memory of which more is mapped for the ports by a thread of its own: pinning takes some 0.3 s
 /// for each GiB that was not touched before.
 inline constexpr uint64_t kMapAtOnceBytesMax = uint64_t{32} << 20;

@@ -22,6 +22,8 @@ constexpr size_t kListItemsMax = 256;
 /// Receive slots that the smallest rings of a NIC hold, and those of a port beside the kernel.
 constexpr uint32_t kRingSlotsMin = 128;
 constexpr uint32_t kXdpRingSlots = 2048;
+/// Permission to write: connecting to a socket needs it (unix(7)).
+constexpr int64_t kAnyMayWrite = 0222;
 constexpr uint32_t kPortCountMax = std::min(worker::kPortsMax, channel::kPortsMax);
 
 uint32_t line_of(const toml::node& node) { return node.source().begin.line; }
@@ -77,6 +79,7 @@ Checked check_mode(const Key& key, const std::string& text) {
   if (!is_octal) return {{}, "is not a file mode"};
   const auto mode = static_cast<int64_t>(std::stoul(text, nullptr, 8));
   if (mode > key.max) return {{}, "is not a file mode"};
+  if ((mode & kAnyMayWrite) == 0) return {{}, "lets nobody connect"};
   return {mode, {}};
 }
 
@@ -162,6 +165,7 @@ Checked check_cores(const Key& key, const toml::node& node) {
   if (node.value_exact<std::string>() == "auto") return {std::move(cores), {}};
   const toml::array* list = node.as_array();
   if (list == nullptr) return {{}, "is not a list of core numbers"};
+  if (list->empty()) return {{}, "names no core"};
   if (list->size() > kCoresMax) return {{}, "has too many cores"};
   for (const toml::node& item : *list) {
     const auto core = item.value_exact<int64_t>();
@@ -317,7 +321,7 @@ class Reader {
         return complain(line_of(item), section,
                         "too many, allowed: " + std::to_string(count_max) + " " + brackets);
       }
-      entries.emplace_back().line = line_of(item);
+      entries.emplace_back().lines.first = line_of(item);
       read_section(*item.as_table(), section, line_of(item));
     }
   }
@@ -363,7 +367,7 @@ class Reader {
       by_default = toml::parse("value = " + std::string(key.default_toml));
       node = by_default.get("value");
     } else {
-      note_line(full_name, line_of(*node));
+      note_line(key, full_name, line_of(*node));
     }
     Checked checked = check_value(key, *node);
     if (!checked.value) {
@@ -375,19 +379,18 @@ class Reader {
   }
 
   /// Of keys that are compared with the machine or with other keys.
-  void note_line(std::string_view key, uint32_t line) {
-    if (key == "workers.cores") config_.cores_line = line;
-    if (key == "memory.rx_slots") config_.rx_slots_line = line;
-    if (key == "memory.hugepages") config_.hugepages_line = line;
-    if (key == "daemon.socket") config_.socket_line = line;
-    if (key == "daemon.socket_group") config_.socket_group_line = line;
-    if (key == "daemon.socket_mode") config_.socket_mode_line = line;
-    if (key == "clients.lend") config_.lend_line = line;
-    if (key == "clients.uid") config_.lend_uid_line = line;
-    if (key == "port.device") config_.ports.back().device_line = line;
-    if (key == "port.address") config_.ports.back().address_line = line;
-    if (key == "port.mtu") config_.ports.back().mtu_line = line;
-    if (key == "port.super_packets") config_.ports.back().super_packets_line = line;
+  void note_line(const Key& key, std::string_view full_name, uint32_t line) {
+    if (key.section == "port") config_.ports.back().lines.keys[key.name] = line;
+    if (key.section == "route") config_.routes.back().lines.keys[key.name] = line;
+    if (key.section == "domain") config_.domains.back().lines.keys[key.name] = line;
+    if (full_name == "workers.cores") config_.cores_line = line;
+    if (full_name == "memory.rx_slots") config_.rx_slots_line = line;
+    if (full_name == "memory.hugepages") config_.hugepages_line = line;
+    if (full_name == "daemon.socket") config_.socket_line = line;
+    if (full_name == "daemon.socket_group") config_.socket_group_line = line;
+    if (full_name == "daemon.socket_mode") config_.socket_mode_line = line;
+    if (full_name == "clients.lend") config_.lend_line = line;
+    if (full_name == "clients.uid") config_.lend_uid_line = line;
   }
 
   void check_ports(bool is_any_named) {
@@ -408,7 +411,7 @@ class Reader {
     const bool is_memif = port.device.starts_with("net_memif");
     const bool is_nic = !port.device.starts_with("net_");
     if (!port.has_super_packets || is_nic || (is_memif && port.is_trusted)) return;
-    complain(port.super_packets_line, "port.super_packets",
+    complain(port.lines.of("super_packets"), "port.super_packets",
              "of '" + port.name +
                  (is_memif ? "' is true without port.trusted, allowed: with trusted = true"
                            : "' is true for a device that is neither memif nor NIC, allowed: "
@@ -427,17 +430,18 @@ class Reader {
 
   void check_distinct(const PortConfig& first, const PortConfig& second) {
     const auto taken = [&](std::string_view key) {
-      return complain(second.line, key,
+      return complain(second.lines.of(key), "port." + std::string(key),
                       "of '" + second.name + "' is taken by the port '" + first.name +
-                          "' in line " + std::to_string(first.line) + ", allowed: another one");
+                          "' in line " + std::to_string(first.lines.of(key)) +
+                          ", allowed: another one");
     };
-    if (!first.name.empty() && first.name == second.name) return taken("port.name");
+    if (!first.name.empty() && first.name == second.name) return taken("name");
     for (const Cidr& address : second.addresses) {
-      if (has_address(first, address.address)) return taken("port.address");
+      if (has_address(first, address.address)) return taken("address");
     }
     const std::string device = first.device.substr(0, first.device.find(','));
     if (device.empty()) return;
-    if (device == second.device.substr(0, second.device.find(','))) return taken("port.device");
+    if (device == second.device.substr(0, second.device.find(','))) return taken("device");
   }
 
   Complain complaining() {

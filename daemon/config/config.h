@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,18 @@ inline constexpr size_t kConfiguredAddressesMax = kPortAddressesMax - 1;
 inline constexpr std::string_view kDefaultSocketGroup = "lyre-clients";
 inline constexpr uint32_t kDefaultSocketMode = 0660;
 
+/// Where a section of an array stands in the file.
+struct SectionLines {
+  uint32_t first = 0;
+  std::map<std::string_view, uint32_t> keys;  ///< those that are given, named as in config_keys()
+
+  /// The section's where the key is not given.
+  uint32_t of(std::string_view key) const {
+    const auto given = keys.find(key);
+    return given == keys.end() ? first : given->second;
+  }
+};
+
 struct PortConfig {
   std::string name;
   std::string device;  ///< EAL device string or PCI address
@@ -47,11 +60,7 @@ struct PortConfig {
   bool is_trusted = false;
   bool has_super_packets = false;
   bool is_forced = false;
-  uint32_t line = 0;  ///< in the file
-  uint32_t device_line = 0;
-  uint32_t address_line = 0;
-  uint32_t mtu_line = 0;  ///< 0: not given
-  uint32_t super_packets_line = 0;
+  SectionLines lines;
 };
 
 struct RouteConfig {
@@ -59,7 +68,7 @@ struct RouteConfig {
   IpAddress gateway;
   std::string port_name;
   uint32_t port = 0;  ///< index in Config::ports
-  uint32_t line = 0;
+  SectionLines lines;
 };
 
 /// Clients that trust each other: those that may open one control socket.
@@ -80,7 +89,7 @@ struct DomainConfig {
   uint32_t listeners_max = 0;    ///< the same
   uint64_t registered_bytes_max = UINT64_MAX;
   uint32_t weight = 1;
-  uint32_t line = 0;  ///< in the file
+  SectionLines lines;
 };
 
 /// Most workers.

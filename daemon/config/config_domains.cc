@@ -29,7 +29,7 @@ class DomainCheck {
       const auto is_it = [&](const PortConfig& port) { return port.name == name; };
       const auto port = std::find_if(config_.ports.begin(), config_.ports.end(), is_it);
       if (port == config_.ports.end()) {
-        complain_(domain.line, "domain.ports",
+        complain_(domain.lines.of("ports"), "domain.ports",
                   "'" + name + "' is not a port, allowed: " + port_names(config_));
       } else {
         domain.ports |= 1u << (port - config_.ports.begin());
@@ -40,15 +40,15 @@ class DomainCheck {
   void check_distinct(size_t index) {
     const DomainConfig& domain = config_.domains[index];
     const auto taken = [&](std::string_view key, const std::string& by) {
-      complain_(domain.line, key,
+      complain_(domain.lines.of(key), "domain." + std::string(key),
                 "of '" + domain.name + "' is taken by " + by + ", allowed: another one");
     };
-    if (domain.socket_path == config_.socket_path) taken("domain.socket", "daemon.socket");
+    if (domain.socket_path == config_.socket_path) taken("socket", "daemon.socket");
     for (size_t i = 0; i < index; ++i) {
       const DomainConfig& earlier = config_.domains[i];
       const std::string by = "the domain '" + earlier.name + "'";
-      if (earlier.name == domain.name) taken("domain.name", by);
-      if (earlier.socket_path == domain.socket_path) taken("domain.socket", by);
+      if (earlier.name == domain.name) taken("name", by);
+      if (earlier.socket_path == domain.socket_path) taken("socket", by);
     }
   }
 

@@ -126,7 +126,8 @@ constexpr Key kKeys[] = {
    "the size of the networks.",
    [](Config& c, const KeyValue& v) { c.ports.back().neighbours_max = small(v); }},
   {"port", "speed_mbps", KeyType::kNumber, "0", 0, 1'000'000, "",
-   "Speed of the port in Mb/s for NICs that do not report it (ENA); 0 is what the NIC reports.",
+   "Speed of the port in Mb/s for NICs that do not report it (ENA); 0 is what the NIC reports. "
+   "cores = \"auto\" counts a NIC that is bound to a user-space driver with this speed only.",
    [](Config& c, const KeyValue& v) { c.ports.back().speed_mbps = small(v); }},
   {"port", "flow_mbps", KeyType::kNumber, "0", 0, 1'000'000, "",
    "Most that the network gives one connection, in Mb/s; 0 chooses by driver: 5000 for ENA.",
@@ -367,9 +368,9 @@ std::string allowed_text(const Key& key) {
     case KeyType::kChoice:
       return quoted_choices(key.choices);
     case KeyType::kMode:
-      return "octal strings like \"0660\"";
+      return "octal strings like \"0660\" that let somebody write";
     case KeyType::kCores:
-      return "\"auto\" or a list of up to " + std::to_string(channel::kWorkersMax) +
+      return "\"auto\" or a list of 1 to " + std::to_string(channel::kWorkersMax) +
              " distinct core numbers from " + range;
     case KeyType::kAddress:
       return "addresses like \"10.9.0.254\" or \"fd00::fe\"";

@@ -70,12 +70,13 @@ class NetworkCheck {
     }
   }
 
-  /// " is ...", if the address is one that no router can have on this host; else "".
-  std::string why_no_router(const IpAddress& address) const {
-    for (const PortConfig& port : config_.ports) {
-      if (has_address(port, address)) return "is an address of the port '" + port.name + "'";
-      if (is_broadcast_of(port, address)) {
-        return "is the broadcast or network address of the port '" + port.name + "'";
+  /// "is ...", if the address is one that no router of `port` can have on this host; else "".
+  std::string why_no_router(const IpAddress& address, const PortConfig& port) const {
+    if (has_address(port, address)) return "is the port's own address";
+    for (const PortConfig& other : config_.ports) {
+      if (has_address(other, address)) return "is an address of the port '" + other.name + "'";
+      if (is_broadcast_of(other, address)) {
+        return "is the broadcast or network address of the port '" + other.name + "'";
       }
     }
     return "";
@@ -86,7 +87,7 @@ class NetworkCheck {
     for (const Cidr& own : port.addresses) {
       for (const PortConfig& other : config_.ports) {
         if (!is_broadcast_of(other, own.address)) continue;
-        return complain_(port.address_line, "port.address",
+        return complain_(port.lines.of("address"), "port.address",
                          "of '" + port.name + "' is the broadcast or network address of '" +
                              other.name + "', allowed: addresses of hosts there");
       }
@@ -99,7 +100,7 @@ class NetworkCheck {
     if (!port.gateways.empty() || port.accepts_routers) return;
     if (std::any_of(config_.routes.begin(), config_.routes.end(), is_over_it)) return;
     if (!std::all_of(port.addresses.begin(), port.addresses.end(), is_lone)) return;
-    complain_(port.address_line, "port.address",
+    complain_(port.lines.of("address"), "port.address",
               "of '" + port.name +
                   "' has no network (/32, /128) and no router, so it reaches nobody, allowed: "
                   "port.gateway, "
@@ -107,26 +108,28 @@ class NetworkCheck {
   }
 
   void check_gateway(const PortConfig& port, const IpAddress& gateway) const {
-    const auto refuse = [&](const std::string& why) {
-      complain_(port.line, "port.gateway",
-                "of '" + port.name + "' " + why + ", allowed: other hosts of that network");
-    };
-    const bool is_lone = has_lone_address(port, gateway.is_v4()) && !has_address(port, gateway);
-    if (!is_lone && !is_neighbour(gateway, port)) return refuse("does not lie in its network");
-    if (const std::string why = why_no_router(gateway); !why.empty()) refuse(why);
+    const bool is_outside_allowed = has_lone_address(port, gateway.is_v4());
+    std::string why = why_no_router(gateway, port);
+    if (why.empty() && !is_outside_allowed && !is_neighbour(gateway, port)) {
+      why = "does not lie in its network";
+    }
+    if (why.empty()) return;
+    complain_(port.lines.of("gateway"), "port.gateway",
+              "'" + address_text(gateway) + "' of '" + port.name + "' " + why +
+                  ", allowed: another host" + (is_outside_allowed ? "" : " of its network"));
   }
 
   void check_ipv6(const PortConfig& port) const {
     const bool has_ipv6 = has_family_of(port, IpAddress{});
     if (has_ipv6 && port.mtu_bytes < wire::kIpv6MtuBytesMin) {
-      return complain_(std::max(port.line, port.mtu_line), "port.mtu",
+      return complain_(port.lines.of("mtu"), "port.mtu",
                        "of '" + port.name + "' is less than IPv6 needs, allowed: " +
                            std::to_string(wire::kIpv6MtuBytesMin) +
                            " and more, or addresses of IPv4");
     }
     if (!has_ipv6 && port.accepts_routers) {
       return complain_(
-          port.line, "port.accept_ra",
+          port.lines.of("accept_ra"), "port.accept_ra",
           "of '" + port.name + "' is of no use without an address of IPv6, allowed: false");
     }
   }
@@ -148,7 +151,7 @@ class RouteCheck {
 
  private:
   bool refuse(const RouteConfig& route, std::string_view key, const std::string& text) const {
-    complain_(route.line, key, text);
+    complain_(route.lines.of(key), "route." + std::string(key), text);
     return false;
   }
 
@@ -156,21 +159,23 @@ class RouteCheck {
     const auto is_it = [&](const PortConfig& port) { return port.name == route.port_name; };
     const auto port = std::find_if(config_.ports.begin(), config_.ports.end(), is_it);
     if (port == config_.ports.end()) {
-      return refuse(route, "route.port",
+      return refuse(route, "port",
                     "'" + route.port_name + "' is not a port, allowed: " + port_names(config_));
     }
     route.port = static_cast<uint32_t>(port - config_.ports.begin());
     if (route.gateway.is_v4() != route.network.address.is_v4()) {
-      return refuse(route, "route.via",
+      return refuse(route, "via",
                     "and route.to are of different families, allowed: two of one family");
     }
-    std::string why = NetworkCheck(config_, complain_).why_no_router(route.gateway);
-    if (!is_neighbour(route.gateway, *port))
-      why = "does not lie in the network of '" + port->name + "'";
-    if (!why.empty())
-      return refuse(route, "route.via", why + ", allowed: addresses of routers there");
+    std::string why = NetworkCheck(config_, complain_).why_no_router(route.gateway, *port);
+    if (why.empty() && !is_neighbour(route.gateway, *port)) why = "does not lie in its network";
+    if (!why.empty()) {
+      return refuse(route, "via",
+                    "'" + address_text(route.gateway) + "' of the port '" + port->name + "' " +
+                        why + ", allowed: addresses of routers there");
+    }
     if (!is_reached_already(route, *port)) return true;
-    return refuse(route, "route.to",
+    return refuse(route, "to",
                   "is reached through '" + port->name +
                       "' without this route already, allowed: further networks");
   }
@@ -208,7 +213,7 @@ class RouteCheck {
     const InterfaceAddress to = route.network.interface();
     for (const IpAddress& router : routers) {
       if (!to.has_on_link(router) || to.prefix_bits <= on_link_bits(port, router)) continue;
-      return complain_(route.line, "route.to",
+      return complain_(route.lines.of("to"), "route.to",
                        "contains the router " + address_text(router) + " of '" + port.name +
                            "', allowed: networks without routers of that port");
     }

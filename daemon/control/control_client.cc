@@ -427,10 +427,14 @@ void ControlClient::send_region_news() {
 
 /// The workers answer within microseconds; a port that holds on to sent packets, later.
 void ControlClient::await_removal() {
-  region_deadline_.expires_after(std::chrono::nanoseconds(kRegionTimeout.value));
+  const bool is_next = std::chrono::steady_clock::now() < next_removals_until_;
+  const Nanos timeout = is_next ? kNextRegionTimeout : kRegionTimeout;
+  region_deadline_.expires_after(std::chrono::nanoseconds(timeout.value));
   region_deadline_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (error || self->is_over_ || self->awaited_region_ == 0) return;
     const uint32_t awaited = std::exchange(self->awaited_region_, 0);
+    self->next_removals_until_ =
+        std::chrono::steady_clock::now() + std::chrono::nanoseconds(kRegionTimeout.value);
     self->reply_region(self->awaited_answer_, awaited,
                        {ETIMEDOUT, "a port still holds packets that refer to the memory"});
   });
@@ -439,6 +443,7 @@ void ControlClient::await_removal() {
 void ControlClient::on_region(const RegionAnswer& answer) {
   if (answer.region != awaited_region_) return;
   awaited_region_ = 0;
+  next_removals_until_ = {};
   region_deadline_.cancel();
   Error error;
   if (answer.error != nullptr) error = {EBUSY, answer.error};

@@ -5,6 +5,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -107,6 +108,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   uint32_t awaited_region_ = 0;   ///< of the pending request; 0: none
   channel::Control awaited_answer_{};
   boost::asio::steady_timer region_deadline_;
+  std::chrono::steady_clock::time_point next_removals_until_{};  ///< have kNextRegionTimeout
   bool has_held_request_ = false;
   bool is_over_ = false;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <span>
 #include <string>
 
@@ -42,10 +43,33 @@ void check_nics(const Config& config, const machine::NicGuard& guard, std::vecto
     const auto loss = guard.loss_with(port.device);
     if (!loss) continue;
     const int code = loss->is_passing ? EBUSY : EPERM;
-    errors.push_back({code, complaint(config.file, port.device_line, "port.device",
+    errors.push_back({code, complaint(config.file, port.lines.of("device"), "port.device",
                                       "'" + port.device + "' of '" + port.name + "' is " +
                                           loss->interface + ", which carries " + loss->carries +
                                           ", allowed: another NIC, or force = true")});
+  }
+}
+
+std::string packet_socket_interface(const PortConfig& port) {
+  const bool is_packet_socket = port.device.starts_with("net_af_packet");
+  return is_packet_socket ? machine::device_argument(port.device, "iface") : "";
+}
+
+/// A packet socket gets every packet of its interface, and a worker takes those for the addresses
+/// of all ports: with two sockets each segment would arrive twice.
+void check_packet_sockets(const Config& config, std::vector<Error>& errors) {
+  std::map<std::string, std::string> ports;  // by interface
+  for (const PortConfig& port : config.ports) {
+    const std::string interface = packet_socket_interface(port);
+    if (interface.empty()) continue;
+    const auto [first, is_new] = ports.emplace(interface, port.name);
+    if (is_new) continue;
+    errors.push_back(
+        {EINVAL, complaint(config.file, port.lines.of("device"), "port.device",
+                           "'" + port.device + "' of '" + port.name + "' is on " + interface +
+                               ", which the port '" + first->second +
+                               "' has, allowed: another interface, or one port with the "
+                               "addresses of both")});
   }
 }
 
@@ -59,6 +83,7 @@ std::vector<Error> check_machine(Config& config, const machine::NicGuard& guard,
   check_cores_exist(config, allowed, errors);
   place_workers(config, roots, allowed);
   check_nics(config, guard, errors);
+  check_packet_sockets(config, errors);
   for (Error& error : check_port_sockets(config)) errors.push_back(std::move(error));
   return errors;
 }

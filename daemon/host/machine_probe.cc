@@ -45,7 +45,7 @@ class Probe {
     lines_.push_back(complaint(config_.file, line, key, text));
   }
   void complain(const PortConfig& port, const std::string& text) {
-    complain(port.device_line, "port.device",
+    complain(port.lines.of("device"), "port.device",
              "'" + port.device + "' of '" + port.name + "' " + text);
   }
 
@@ -54,8 +54,8 @@ class Probe {
     check_group(config_.socket_group_line, "daemon.socket_group", config_.socket_group);
     if (!config_.has_domains) return;
     for (const DomainConfig& domain : config_.domains) {
-      check_socket(domain.line, "domain.socket", domain.socket_path);
-      check_group(domain.line, "domain.group", domain.socket_group);
+      check_socket(domain.lines.of("socket"), "domain.socket", domain.socket_path);
+      check_group(domain.lines.of("group"), "domain.group", domain.socket_group);
     }
   }
 
@@ -189,7 +189,7 @@ class Probe {
     }
     const auto mtu = machine::number(folder + interface + "/mtu");
     if (mtu && *mtu < port.mtu_bytes) {
-      complain(std::max(port.line, port.mtu_line), "port.mtu",
+      complain(port.lines.of("mtu"), "port.mtu",
                std::to_string(port.mtu_bytes) + " of '" + port.name + "' is more than " +
                    interface + " has, allowed: up to " + std::to_string(*mtu));
     }
@@ -207,7 +207,7 @@ class Probe {
     for (const Cidr& own : port.addresses) {
       const std::string text = address_text(own.address);
       if (kernels.count(text) == 0) continue;
-      complain(port.address_line, "port.address",
+      complain(port.lines.of("address"), "port.address",
                text + " of '" + port.name +
                    "' is an address of this machine's kernel, which would answer as well, allowed: "
                    "another one, or remove it there (ip address del)");

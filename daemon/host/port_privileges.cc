@@ -60,7 +60,7 @@ Status check_privileges(const Config& config, Capabilities held, const machine::
     const Capabilities missing = needed_by(kind) & ~held;
     if (missing == 0) continue;
     return Error{
-        EPERM, complaint(config.file, port.device_line, "port.device",
+        EPERM, complaint(config.file, port.lines.of("device"), "port.device",
                          "'" + port.device + "' of '" + port.name + "' needs " + names_of(missing) +
                              ", allowed: root, or a service with " + drop_ins_text(kind))};
   }

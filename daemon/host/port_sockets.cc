@@ -81,9 +81,10 @@ std::vector<Error> check_ports(const Config& config, const DirectoryCheck& check
     Status status = check_address(port.device, socket);
     if (status.ok()) status = check_directory(socket.substr(0, socket.rfind('/') + 1));
     if (status.ok()) continue;
-    errors.push_back({status.error().code, complaint(config.file, port.device_line, "port.device",
-                                                     "'" + port.device + "' of '" + port.name +
-                                                         "': " + status.error().text)});
+    errors.push_back(
+        {status.error().code,
+         complaint(config.file, port.lines.of("device"), "port.device",
+                   "'" + port.device + "' of '" + port.name + "': " + status.error().text)});
   }
   return errors;
 }

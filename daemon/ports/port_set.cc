@@ -86,7 +86,7 @@ Status PortSet::open_one(uint32_t port, io::Backend& backend,
   if (port < macs.size()) options.mac = macs[port];
   auto opened = backend.open_port(options, memories);
   if (!opened.ok()) {
-    return Error{opened.error().code, complaint(config_.file, config.line,
+    return Error{opened.error().code, complaint(config_.file, config.lines.first,
                                                 "port '" + config.name + "'", opened.error().text)};
   }
   ports_[port] = std::move(*opened);
@@ -100,7 +100,7 @@ Status PortSet::open_one(uint32_t port, io::Backend& backend,
 Status PortSet::check_link_local(uint32_t port) const {
   const auto refuse = [&](const std::string& user) {
     const PortConfig& config = config_.ports[port];
-    return Error{EINVAL, complaint(config_.file, config.line, "port '" + config.name + "'",
+    return Error{EINVAL, complaint(config_.file, config.lines.first, "port '" + config.name + "'",
                                    "its link-local address " +
                                        address_text(addresses_of(port).back().address) +
                                        ", of its MAC address, is " + user +
@@ -189,8 +189,8 @@ std::vector<Cidr> PortSet::addresses_of(uint32_t port) const {
     if (is_ipv6_link_local(own.address)) return out;
     has_ipv6 = has_ipv6 || !own.address.is_v4();
   }
-  const MacAddress mac = ports_[port]->info().capabilities.mac;
-  if (has_ipv6) out.push_back({link_local_address(mac), 64});
+  const io::IoCapabilities& known = ports_[port]->info().capabilities;
+  if (has_ipv6 && !known.is_beside_kernel) out.push_back({link_local_address(known.mac), 64});
   return out;
 }
 

@@ -46,7 +46,8 @@ class PortSet {
   /// A worker's queues, one of each port.
   std::vector<io::PacketIo*> queues(uint32_t worker) const;
 
-  /// The configured addresses and the link-local one, which workers derive in the same way.
+  /// The configured addresses and, unless the port is beside the kernel, the link-local one, which
+  /// workers derive in the same way.
   std::vector<Cidr> addresses_of(uint32_t port) const;
   std::vector<channel::PortInfo> infos() const;
   /// Writes the ports into the stats segment, with the present state of their links.

@@ -91,6 +91,9 @@ struct IoCapabilities {
   uint32_t cut_segments_max = UINT32_MAX;
   bool tx_checksum_in_hardware = false;
   bool rx_checksum_in_hardware = false;
+  /// The kernel has the interface, too. Only packets to PortOptions::addresses come, so the port
+  /// has no address besides.
+  bool is_beside_kernel = false;
   /// tso_bytes_max of the packets of a connection.
   uint32_t tso_bytes_max_of(const IpAddress& address) const {
     return has_ipv6_tso || address.is_v4() ? tso_bytes_max : 0;

@@ -28,7 +28,7 @@ class Mld {
   /// Starts listening to `group` on `port`.
   void join(uint8_t port, const IpAddress& group, Nanos now);
   /// The link-local address of the port became usable: reports that were sent from the unspecified
-  /// address are sent again (RFC 3590 4).
+  /// address are sent again (RFC 3590 4). A port without one goes on to send them from there.
   void speak_up(uint8_t port, Nanos now);
   /// Handles a router's query. Returns false when this host does not listen to the group.
   bool handle(uint8_t port, const wire::MldQuery& query, Nanos now);

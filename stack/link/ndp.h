@@ -55,8 +55,8 @@ class Ndp {
  public:
   explicit Ndp(uint64_t seed) : seed_(seed) {}
 
-  /// Starts duplicate address detection for the addresses that are not verified. REQUIRES: if any
-  /// is IPv6, one of them is link-local.
+  /// Starts duplicate address detection for the addresses that are not verified. Without a
+  /// link-local one among them, solicitations leave from the others, and no routers are asked for.
   void set_port(uint8_t port, const NdpPort& description, Nanos now);
 
   /// Sends again what the link may have lost while it was down: probes for tentative addresses,

@@ -30,8 +30,8 @@ const IpAddress& claimed_by(const link::NdpPacket& packet) {
 
 void Neighbourhood::add_port(const PortBinding& binding) {
   const auto index = static_cast<uint8_t>(state_.ports.size());
-  const MacAddress mac =
-      state_.ports.emplace_back(*binding.io, binding.mtu_bytes, binding.marking).mac();
+  const Port& port = state_.ports.emplace_back(*binding.io, binding.mtu_bytes, binding.marking);
+  const MacAddress mac = port.mac();
   BoundedVector<InterfaceAddress, kPortAddressesMax> addresses;
   bool has_ipv6 = false;
   bool has_link_local = false;
@@ -40,8 +40,10 @@ void Neighbourhood::add_port(const PortBinding& binding) {
     has_ipv6 = has_ipv6 || !address.address.is_v4();
     has_link_local = has_link_local || is_ipv6_link_local(address.address);
   }
-  // RFC 4291 2.1: every interface of IPv6 has a link-local address.
-  if (has_ipv6 && !has_link_local) addresses.push({link_local_address(mac), 64});
+  // RFC 4291 2.1: every interface of IPv6 has a link-local address. Beside the kernel it is the
+  // kernel's, which would get the answers.
+  const bool derives_one = has_ipv6 && !port.capabilities().is_beside_kernel;
+  if (derives_one && !has_link_local) addresses.push({link_local_address(mac), 64});
   for (const InterfaceAddress& address : addresses) {
     // At start only: the configuration was checked for number and sense, and PortSet::open()
     // compared the link-local addresses.

@@ -26,8 +26,9 @@ inline constexpr uint32_t kRoutesMax = 32;
 /// One port, as configured. No other worker uses its queue pair.
 struct PortBinding {
   io::PacketIo* io = nullptr;
-  /// At most kPortAddressesMax. With an IPv6 address among them, the port also has a link-local
-  /// address, which is derived from its MAC where none is given (RFC 4291) and counts, too.
+  /// At most kPortAddressesMax. With an IPv6 address among them, a port that is not beside the
+  /// kernel also has a link-local address, which is derived from its MAC where none is given (RFC
+  /// 4291) and counts, too.
   std::vector<InterfaceAddress> addresses;
   std::vector<IpAddress> gateways;  ///< at most one of each family
   /// Addresses of IPv6 that an earlier daemon of this host has used until now: they are not probed

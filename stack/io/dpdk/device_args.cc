@@ -16,6 +16,59 @@ namespace lyre::io::dpdk {
 namespace {
 
 constexpr std::string_view kVmbus = "vmbus:";
+constexpr std::string_view kMemif = "net_memif";
+constexpr std::string_view kAfPacket = "net_af_packet";
+
+/// A virtual driver, and its options as DPDK 22.11 has them (`valid_arguments` of the driver): the
+/// oldest release that Lyre is built with. net_memif and net_tap ignore all options where they do
+/// not know one of them.
+struct VirtualDriver {
+  std::string_view name;
+  std::string_view options;  ///< separated by ", "
+};
+constexpr VirtualDriver kVirtualDrivers[] = {
+    {kMemif, "role, socket, socket-abstract, id, bsize, rsize, mac, secret, zero-copy"},
+    {kAfPacket, "iface, qpairs, blocksz, framesz, framecnt, qdisc_bypass"},
+    {"net_af_xdp",
+     "iface, start_queue, queue_count, shared_umem, xdp_prog, busy_budget, force_copy"},
+    {"net_tap", "iface, remote, mac, persist"},
+    {"net_virtio_user",
+     "path, iface, mac, queues, cq, queue_size, server, mrg_rxbuf, in_order, packed_vq, speed, "
+     "vectorized"},
+};
+
+bool is_in_list(std::string_view list, std::string_view word) {
+  constexpr std::string_view kSeparator = ", ";
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(kSeparator), list.size());
+    if (list.substr(0, end) == word) return true;
+    list.remove_prefix(std::min(end + kSeparator.size(), list.size()));
+  }
+  return false;
+}
+
+Status check_option_names(const DeviceArgs& args) {
+  std::string names;
+  for (const VirtualDriver& driver : kVirtualDrivers) {
+    names += (names.empty() ? "" : ", ") + std::string(driver.name);
+    if (driver.name != args.driver()) continue;
+    for (const auto& [name, value] : args.options()) {
+      if (is_in_list(driver.options, name)) continue;
+      return Error{EINVAL, args.name() + ": unknown option '" + name +
+                               "', allowed: " + std::string(driver.options)};
+    }
+    return Ok{};
+  }
+  return Error{EINVAL, args.name() + ": unknown virtual device, allowed: " + names + ""};
+}
+
+/// An option that takes words: memif's driver looks for them anywhere in the value.
+Status check_choice(const DeviceArgs& args, std::string_view option, std::string_view choices) {
+  if (!args.has(option) || is_in_list(choices, args.value_of(option))) return Ok{};
+  return Error{EINVAL, args.name() + ": " + std::string(option) + " is '" +
+                           std::string(args.value_of(option)) +
+                           "', allowed: " + std::string(choices)};
+}
 
 uint32_t round_frame_up(uint32_t value, uint32_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -61,12 +114,15 @@ Status mark_wire(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
   return Ok{};
 }
 
-Status prepare_memif(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
-  if (args.value_of("zero-copy") == "yes") {
-    return Error{
-        EINVAL,
-        args.name() + ": zero-copy=yes is refused: the driver corrupts packets and stalls with it"};
-  }
+Status check_memif_words(const DeviceArgs& args) {
+  // With "yes" the driver corrupts packets and stalls.
+  if (Status done = check_choice(args, "zero-copy", "no"); !done) return done;
+  if (Status done = check_choice(args, "role", "server, client"); !done) return done;
+  return check_choice(args, "socket-abstract", "yes, no");
+}
+
+Status set_memif_options(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
+  if (Status done = check_memif_words(args); !done) return done;
   // memif corrupts a frame that needs more than one buffer: a stale NEXT flag merges it with later
   // ones.
   const uint32_t frame_bytes =
@@ -81,12 +137,15 @@ Status prepare_memif(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
                              std::to_string(frame_bytes) + ", and " +
                              std::to_string(kMemifBufferBytesMax)};
   }
-  const std::string socket_path(args.value_of("socket"));
-  if (socket_path.empty() || socket_path[0] != '/') return Ok{};
-  args.set_default("socket-abstract", "no");
-  if (args.value_of("socket-abstract") == "no" && args.value_of("role") == "server") {
-    remove_stale_socket(socket_path);
-  }
+  if (args.value_of("socket").starts_with('/')) args.set_default("socket-abstract", "no");
+  return Ok{};
+}
+
+Status prepare_memif(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
+  if (Status done = set_memif_options(args, needs); !done) return done;
+  const std::string_view socket = args.value_of("socket");
+  const bool is_file = socket.starts_with('/') && args.value_of("socket-abstract") == "no";
+  if (is_file && args.value_of("role") == "server") remove_stale_socket(std::string(socket));
   return Ok{};
 }
 
@@ -115,9 +174,9 @@ DeviceArgs DeviceArgs::parse(std::string_view device) {
     if (args.name_.empty()) {
       args.name_ = word;
     } else if (equals == std::string_view::npos) {
-      args.values_.emplace_back(word, "");
+      args.options_.emplace_back(word, "");
     } else {
-      args.values_.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+      args.options_.emplace_back(word.substr(0, equals), word.substr(equals + 1));
     }
   }
   return args;
@@ -154,44 +213,51 @@ std::string_view DeviceArgs::driver() const {
 }
 
 std::string_view DeviceArgs::value_of(std::string_view key) const {
-  for (const auto& [name, value] : values_) {
+  for (const auto& [name, value] : options_) {
     if (name == key) return value;
   }
   return {};
 }
 
 bool DeviceArgs::has(std::string_view key) const {
-  return std::any_of(values_.begin(), values_.end(),
+  return std::any_of(options_.begin(), options_.end(),
                      [key](const auto& entry) { return entry.first == key; });
 }
 
 void DeviceArgs::set_default(std::string_view key, std::string value) {
-  if (!has(key)) values_.emplace_back(key, std::move(value));
+  if (!has(key)) options_.emplace_back(key, std::move(value));
 }
 
 void DeviceArgs::append(const DeviceArgs& other) {
-  values_.insert(values_.end(), other.values_.begin(), other.values_.end());
+  options_.insert(options_.end(), other.options_.begin(), other.options_.end());
 }
 
 void DeviceArgs::remove(std::string_view key) {
-  std::erase_if(values_, [key](const auto& entry) { return entry.first == key; });
+  std::erase_if(options_, [key](const auto& entry) { return entry.first == key; });
 }
 
 std::string DeviceArgs::text() const {
   std::string text = name_;
-  for (const auto& [key, value] : values_) {
+  for (const auto& [key, value] : options_) {
     text += ',' + key;
     if (!value.empty()) text += '=' + value;
   }
   return text;
 }
 
+Status check_virtual_device(std::string_view device, const VirtualDeviceNeeds& needs) {
+  DeviceArgs args = DeviceArgs::parse(device);
+  if (Status known = check_option_names(args); !known) return known;
+  if (args.driver() == kMemif) return set_memif_options(args, needs);
+  return Ok{};
+}
+
 Status prepare_virtual_device(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
-  if (args.driver() == "net_memif") return prepare_memif(args, needs);
+  if (args.driver() == kMemif) return prepare_memif(args, needs);
   if (needs.has_super_packets) {
     return Error{ENOTSUP, args.name() + ": super-packets cross memif wires and virtio NICs only"};
   }
-  if (args.driver() == "net_af_packet") {
+  if (args.driver() == kAfPacket) {
     prepare_af_packet(args, needs.mtu_bytes, needs.queue_count);
   }
   return Ok{};

@@ -44,6 +44,7 @@ class DeviceArgs {
   std::string device_name() const;
   /// Where the kernel shows a NIC: "/sys/bus/pci/devices/0000:00:06.0".
   std::string kernel_folder(const std::string& sys = "/sys") const;
+  const std::vector<std::pair<std::string, std::string>>& options() const { return options_; }
   /// Empty when absent.
   std::string_view value_of(std::string_view key) const;
   bool has(std::string_view key) const;
@@ -56,8 +57,13 @@ class DeviceArgs {
 
  private:
   std::string name_;
-  std::vector<std::pair<std::string, std::string>> values_;
+  std::vector<std::pair<std::string, std::string>> options_;
 };
+
+/// Whether a port can be on the virtual device: its driver is one that Lyre supports, has the
+/// options, and, of memif, takes their values. Opens nothing.
+/// Fails: EINVAL, one line that says what is wrong and what is allowed.
+Status check_virtual_device(std::string_view device, const VirtualDeviceNeeds& needs);
 
 /// Sets the options that a virtual device needs, and removes socket files that a crashed daemon
 /// left. REQUIRES: `args` as they were configured. Fails: an option that cannot work, with the

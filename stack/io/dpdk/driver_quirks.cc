@@ -45,15 +45,23 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .rx_room_bytes_min = kNicRoomBytes,
      .needs_power_of_two_queues = true,
      .reads_pools_only = true},
-    // Packets leave by the virtual function while it is there, which DPDK cannot be told of.
-    {.driver = "net_netvsc", .rx_room_bytes_min = kNicRoomBytes, .reads_pools_only = true},
+    // Packets leave by the virtual function while it is there, which DPDK cannot be told of. The
+    // virtual function's driver is not asked to free: hn_dev_tx_done_cleanup() asks the VMbus only.
+    // Its ring is as large as netvsc's, and mlx4 frees a packet when its place there is used again.
+    {.driver = "net_netvsc",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .tx_descriptors = kFreedWithinPackets,
+     .reads_pools_only = true},
     {.driver = "mlx5_pci", .rx_room_bytes_min = kNicRoomBytes, .frees = Frees::kOnStatus},
     // It has no dma_map: mlx4_tx_update_ext_mp() registers the pool of an mbuf.
     // It reports no limit: a work request has 528 bytes (MLX4_MAX_WQE_SIZE), in units of 64, for 16
-    // of control, a copy of the headers, and 16 for each segment.
+    // of control, a copy of the headers, and 16 for each segment. It has no tx_done_cleanup, and
+    // mlx4_tx_burst() frees a packet when its place in the ring is used again.
     {.driver = "net_mlx4",
      .rx_room_bytes_min = kNicRoomBytes,
+     .tx_descriptors = kFreedWithinPackets,
      .reads_pools_only = true,
+     .frees = Frees::kWhenSending,
      .segments_max = 22,
      .tso_segments_max = 22},
     // 22.11 reports no limit for ice and iavf. More than eight descriptors for a packet on the wire
@@ -117,6 +125,8 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .wait = WaitKind::kPacketSocket,
      .rx_extra_bytes = kPacketRingBytes},
     // The driver copies pkt_len bytes from the first segment even of a chain, and leaks the others.
+    // kick_tx() repeats send() for as long as the kernel answers EAGAIN or EBUSY: a worker spins
+    // there while the transmit queue of the interface is full.
     {.driver = "net_af_xdp",
      .is_virtual = true,
      .can_gather = false,

@@ -9,9 +9,11 @@
 namespace lyre::io::dpdk {
 
 /// Multicast groups whose frames the NIC under a kernel interface lets through. DPDK's drivers on
-/// such interfaces join none, and the kernel's own stack knows nothing of a port's addresses.
-/// Thread: the control thread. Owner: a packet socket that receives nothing; the kernel ends its
-/// memberships with it, and with the interface.
+/// such interfaces join none, and the kernel's own stack knows nothing of a port's addresses. Where
+/// the kernel has IPv6 on the interface, it listens to the solicited-node groups among them, too:
+/// then it answers the queries of MLD routers, of which a port beside it sees none.
+/// Thread: the control thread. Owner: two sockets that receive nothing; the kernel ends their
+/// memberships with them, and with the interface.
 class InterfaceGroups {
  public:
   InterfaceGroups() = default;  ///< none
@@ -25,7 +27,8 @@ class InterfaceGroups {
   void leave();
 
  private:
-  int fd_ = -1;
+  int frames_fd_ = -1;  ///< a packet socket
+  int ipv6_fd_ = -1;
 };
 
 }  // namespace lyre::io::dpdk

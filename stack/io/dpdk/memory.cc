@@ -24,7 +24,6 @@ constexpr uint32_t kSuperPacketRoomBytes = 16 << 10;
 /// packet has one: later buffers take this many bytes more of payload. They too must fit a block of
 /// copies (kCopyBlockBytes).
 constexpr uint32_t kVirtioHeaderBytes = 12;
-constexpr uint32_t kCopyPackets = 1024;
 constexpr size_t kBurstMax = 64;
 
 std::string pool_name(const char* kind, uint32_t worker) {
@@ -58,6 +57,14 @@ uint16_t receive_room_bytes(const MemoryOptions& options) {
   return static_cast<uint16_t>(std::min(rounded + RTE_PKTMBUF_HEADROOM, 65472u));
 }
 
+uint32_t copy_packets(const MemoryOptions& options) {
+  constexpr uint32_t kCopiesAtLeast = 1024;
+  // The address of a NIC does not tell its driver.
+  const auto ports = static_cast<uint32_t>(options.devices.size());
+  const uint32_t in_rings = ports * (kFreedWithinPackets + kQueuePendingMax);
+  return std::min(std::max(kCopiesAtLeast, in_rings), options.tx_packets);
+}
+
 Status Memory::make_pools(const MemoryContext& context, uint32_t worker,
                           const MemoryOptions& options) {
   constexpr uint16_t kHeadroom = RTE_PKTMBUF_HEADROOM;
@@ -76,7 +83,7 @@ Status Memory::make_pools(const MemoryContext& context, uint32_t worker,
       {&tx_, "lyre-tx", options.tx_packets, kPrivateBytes,
        static_cast<uint16_t>(kHeadroom + kSmallPayloadBytes)},
       {&pieces_, "lyre-pieces", options.tx_pieces, 0, 0},
-      {&copies_, "lyre-copies", std::min(kCopyPackets, options.tx_packets), 0, frame_room},
+      {&copies_, "lyre-copies", copy_packets(options), 0, frame_room},
   };
   for (const Plan& plan : plans) {
     shape.name = pool_name(plan.kind, worker);

@@ -20,6 +20,14 @@ struct MemoryContext {
 /// options' devices.
 uint16_t receive_room_bytes(const MemoryOptions& options);
 
+/// Packets that a queue keeps while the transmit ring of its port is full.
+inline constexpr uint32_t kQueuePendingMax = 64;
+
+/// Buffers for packets that are copied before they are sent, by all ports together. The rings of
+/// drivers that read packet memory only, and cannot be asked to free what they sent (mlx4, also
+/// below netvsc), never hold all of them: such a driver frees when it is given another packet.
+uint32_t copy_packets(const MemoryOptions& options);
+
 /// The packet memory of one worker on mempools.
 /// Thread: the worker, registered with DPDK.
 class Memory final : public PacketMemory {
@@ -50,7 +58,15 @@ class Memory final : public PacketMemory {
     return regions_.segment_bytes(region);
   }
 
+  /// Asks all ports for the buffers of packets that they have sent.
+  void reclaim() {
+    for (PacketIo* queue : queues_) queue->reclaim();
+  }
+
   // For the queues of this worker.
+  /// Thread: the control thread, while the worker does not poll.
+  void add_queue(PacketIo& queue) { queues_.push_back(&queue); }
+  void remove_queue(PacketIo& queue) { std::erase(queues_, &queue); }
   rte_mempool* rx_mempool() const { return rx_->mempool(); }
   rte_mempool* piece_mempool() const { return pieces_->mempool(); }
   rte_mempool* copy_mempool() const { return copies_->mempool(); }
@@ -74,6 +90,7 @@ class Memory final : public PacketMemory {
   std::unique_ptr<Pool> pieces_;  ///< mbufs without memory, to attach client memory to
   std::unique_ptr<Pool> copies_;  ///< whole frames, for ports that cannot gather
   std::vector<PacketBuf*> rx_by_slot_;
+  std::vector<PacketIo*> queues_;
   mutable RegionTable regions_;  ///< mutable: region_holds() completes removals
 };
 

@@ -7,14 +7,12 @@
 #include <rte_ether.h>
 #include <rte_log.h>
 #include <rte_timer.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
-#include <iterator>
 
 #include "stack/io/dpdk/ipv6_offloads.h"
 #include "stack/io/dpdk/kernel_interface.h"
@@ -71,8 +69,6 @@ int start_quietly(uint16_t port_id) {
   return rc;
 }
 
-int socket_domain(WaitKind wait) { return wait == WaitKind::kXdpSocket ? AF_XDP : AF_PACKET; }
-
 /// The driver does not return its socket: `connection` becomes the one that appears meanwhile.
 int start_memif_client(uint16_t port_id, uint64_t& connection) {
   const std::vector<uint64_t> before = unix_connections();
@@ -96,16 +92,6 @@ void let_interrupt_thread_finish() {
   if (rte_eal_alarm_set(1, note, &is_done) != 0) return;
   for (int i = 0; i < kTriesMax && !is_done.load(); ++i) usleep(kTryUs);
   rte_eal_alarm_cancel(note, &is_done);
-}
-
-/// DPDK 22.11's AF_XDP driver miscounts the users of a closed port's memory and leaves its socket
-/// open (eth_dev_close() compares one less than the count with 0), which keeps the queue of the
-/// interface. Later releases do not: a number that is no such socket any more is left alone.
-void close_abandoned(const std::vector<int>& sockets, int domain) {
-  const std::vector<int> open = sockets_of(domain);
-  for (const int fd : sockets) {
-    if (std::find(open.begin(), open.end(), fd) != open.end()) ::close(fd);
-  }
 }
 
 DmaMap::Reach reach_of(const DriverQuirks& quirks, const std::string& kernel_driver) {
@@ -174,14 +160,13 @@ void EthernetPort::close_device() {
   is_dma_attached_ = false;
   rte_eth_dev_close(port_id_);
   if (!args_.is_vmbus()) rte_dev_remove(device_);  // that bus knows no removal
-  if (quirks_->wait == WaitKind::kXdpSocket) close_abandoned(sockets_, AF_XDP);
-  sockets_.clear();
+  sockets_.end();
   for (Memory* memory : memories_) memory->return_cached();
 }
 
 Status EthernetPort::attach() {
   quirks_ = &quirks_of(args_.driver());
-  sockets_before_ = sockets_of(socket_domain(quirks_->wait));
+  sockets_.begin(quirks_->wait);
   if (Status done = args_.is_nic() ? open_nic(args_) : attach_virtual(); !done) return done;
   const auto found = find_port(args_);
   if (!found) return Error{ENODEV, args_.name() + ": DPDK has no such port"};
@@ -214,6 +199,7 @@ Status EthernetPort::attach_virtual() {
                                  .has_super_packets = options_.has_super_packets};
   DeviceArgs prepared = args_;
   if (Status done = prepare_virtual_device(prepared, needs); !done) return done;
+  send_buffer_bytes_ = send_buffer_bytes(prepared);
   if (!is_there()) {
     return Error{ENODEV,
                  args_.name() + ": there is no interface " + std::string(args_.value_of("iface"))};
@@ -274,7 +260,8 @@ Status EthernetPort::start() {
   if (!started) return started;
   if (Status done = limit_to_ipv6_offloads(port_id_, *memories_[0], setup_); !done) return done;
   events_.listen(port_id_, args_.device_name());
-  sockets_ = new_sockets();
+  sockets_.find();
+  if (send_buffer_bytes_ > 0) sockets_.grow_send_buffers(send_buffer_bytes_);
   describe_port();
   extended_stats_.open(port_id_);
   return Ok{};
@@ -288,6 +275,7 @@ Status EthernetPort::start_with(bool has_interrupts) {
   auto configured = configure_port(port_id_, options_, *quirks_, has_interrupts, memories_);
   if (!configured) return configured.error();
   setup_ = *configured;
+  setup_.capabilities.is_beside_kernel = !xdp_program_.path().empty();
   has_interrupts_ = has_interrupts;
   const int rc = start_device();
   is_started_ = rc == 0;
@@ -301,10 +289,17 @@ void EthernetPort::describe_port() {
   info_.numa_node = rte_eth_dev_socket_id(port_id_);
   info_.queue_count = static_cast<uint32_t>(memories_.size());
   info_.does_dma = !quirks_->is_virtual;
-  info_.has_rss = setup_.has_rss;
-  spread_ = setup_.has_rss ? query_rss(port_id_) : RssSpread{};
+  info_.has_rss = setup_.rss_hashes != 0;
+  learn_spread();
   info_.capabilities = setup_.capabilities;
   info_.pci_path = pci_path_of(args_);
+}
+
+/// With another key, connections would change their workers.
+void EthernetPort::learn_spread() {
+  const bool has_rss = setup_.rss_hashes != 0;
+  spread_ = has_rss ? restore_rss(port_id_, setup_.rss_hashes, rss_key_) : RssSpread{};
+  rss_key_.assign(spread_.key.begin(), spread_.key.end());
 }
 
 bool EthernetPort::is_link_up() const {
@@ -356,14 +351,6 @@ void EthernetPort::make_queues() {
   watches_.resize(queues_.size());
 }
 
-std::vector<int> EthernetPort::new_sockets() const {
-  const std::vector<int> now = sockets_of(socket_domain(quirks_->wait));
-  std::vector<int> added;
-  std::set_difference(now.begin(), now.end(), sockets_before_.begin(), sockets_before_.end(),
-                      std::back_inserter(added));
-  return added;
-}
-
 std::unique_ptr<RxWait> EthernetPort::wait_of(uint16_t queue) const {
   if (!quirks_->is_virtual) return InterruptWait::make(port_id_, queue);
   if (args_.driver() == "net_memif") {
@@ -373,12 +360,9 @@ std::unique_ptr<RxWait> EthernetPort::wait_of(uint16_t queue) const {
                         .is_server = !is_memif_client_,
                         .queue_count = static_cast<uint16_t>(memories_.size())});
   }
-  int fd = -1;
-  if (quirks_->wait == WaitKind::kQueueInterrupt) {
-    fd = rte_eth_dev_rx_intr_ctl_q_get_fd(port_id_, queue);
-  } else if (queue < sockets_.size()) {
-    fd = sockets_[queue];
-  }
+  const int fd = quirks_->wait == WaitKind::kQueueInterrupt
+                     ? rte_eth_dev_rx_intr_ctl_q_get_fd(port_id_, queue)
+                     : sockets_.of_queue(queue);
   return fd < 0 ? nullptr : std::make_unique<SocketWait>(fd);
 }
 
@@ -516,6 +500,7 @@ Status EthernetPort::reset() {
   if (!keeps_identity(port_id_, setup_.capabilities, info_.capabilities)) {
     return changed(args_.name());
   }
+  learn_spread();
   for (const auto& queue : queues_) queue->on_closed();
   events_.on_restarted();
   return Ok{};

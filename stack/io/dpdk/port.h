@@ -8,6 +8,7 @@
 #include "stack/io/dpdk/device_args.h"
 #include "stack/io/dpdk/device_events.h"
 #include "stack/io/dpdk/dma_map.h"
+#include "stack/io/dpdk/driver_sockets.h"
 #include "stack/io/dpdk/environment.h"
 #include "stack/io/dpdk/extended_stats.h"
 #include "stack/io/dpdk/interface_groups.h"
@@ -66,6 +67,7 @@ class EthernetPort final : public Port {
   Status start_with(bool has_interrupts);
   int start_device();
   void describe_port();
+  void learn_spread();
   QueueSetup queue_setup(uint16_t queue) const;
   void make_queues();
   bool wants_interrupts() const;
@@ -77,7 +79,6 @@ class EthernetPort final : public Port {
   Status reopen();
   Status close_and_open();
   std::unique_ptr<RxWait> wait_of(uint16_t queue) const;
-  std::vector<int> new_sockets() const;
 
   const PortOptions options_;
   DeviceArgs args_;
@@ -88,8 +89,8 @@ class EthernetPort final : public Port {
   const DriverQuirks* quirks_ = nullptr;
   static constexpr uint64_t kNoConnection = 0;  ///< inodes begin at 1
   uint64_t connection_ = kNoConnection;         ///< a memif client's: see needs_restart()
-  std::vector<int> sockets_before_;
-  std::vector<int> sockets_;
+  DriverSockets sockets_;
+  uint64_t send_buffer_bytes_ = 0;  ///< of a packet socket for its whole ring
   uint16_t port_id_ = 0;
   rte_device* device_ = nullptr;
   std::string kernel_driver_;     ///< of a NIC, as it was opened
@@ -111,6 +112,7 @@ class EthernetPort final : public Port {
   ExtendedStats extended_stats_;
   PortInfo info_;
   RssSpread spread_;
+  std::vector<uint8_t> rss_key_;  ///< that of spread_; drivers may point to it: restore_rss()
   const std::vector<Memory*> memories_;
   std::vector<std::unique_ptr<Queue>> queues_;
   std::vector<TxWatch> watches_;  ///< one for each queue

@@ -153,8 +153,8 @@ class Configuration {
       offloads |= offered & RTE_ETH_RX_OFFLOAD_SCATTER;
     }
     const uint64_t spread = device_.flow_type_rss_offloads & kSpread;
-    setup_.has_rss = memories_.size() > 1 && spread != 0;
-    if (!setup_.has_rss) return;
+    if (memories_.size() < 2 || spread == 0) return;
+    setup_.rss_hashes = spread;
     config_.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
     config_.rx_adv_conf.rss_conf.rss_hf = spread;
     offloads |= offered & RTE_ETH_RX_OFFLOAD_RSS_HASH;

@@ -17,7 +17,7 @@ struct PortSetup {
   bool has_ip_checksum = false;
   bool has_tcp_checksum = false;       ///< over IPv4
   bool has_ipv6_tcp_checksum = false;  ///< known when the device runs: limit_to_ipv6_offloads()
-  bool has_rss = false;
+  uint64_t rss_hashes = 0;  ///< RTE_ETH_RSS_*: of what the NIC spreads packets by; 0: it does not
 };
 
 /// Configures an Ethernet device that DPDK knows and sets up one queue pair for each memory.

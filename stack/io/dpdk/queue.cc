@@ -178,8 +178,14 @@ size_t Queue::tx_burst(std::span<PacketBuf* const> in) {
   if (!is_running_) return drop(in);
   flush_pending();
   size_t taken = 0;
+  bool has_asked = false;
   while (pending_count_ == 0 && taken < in.size()) {
-    const size_t count = prepare_burst(in.subspan(taken));
+    size_t count = prepare_burst(in.subspan(taken));
+    if (count == 0 && !std::exchange(has_asked, true)) {
+      // The missing buffers may be in the rings, and drivers that are not called free none.
+      memory_.reclaim();
+      count = prepare_burst(in.subspan(taken));
+    }
     if (count == 0) break;
     taken += count;
     taken_ += count;
@@ -187,7 +193,9 @@ size_t Queue::tx_burst(std::span<PacketBuf* const> in) {
   }
   if (taken < in.size()) {
     ++counters_.tx_full;
-    note_wait();
+    // What is missing may be in the ring of another port. A driver that holds so many packets must
+    // free some.
+    if (pending_count_ > 0 || tx_held() >= kFreedWithinPackets) note_wait();
   }
   return taken;
 }
@@ -285,6 +293,7 @@ void Queue::note_wait() {
 }
 
 Queue::~Queue() {
+  memory_.remove_queue(*this);
   drop_pending();
   rte_pktmbuf_free_bulk(seen_.data(), seen_count_);
 }

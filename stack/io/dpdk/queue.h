@@ -47,7 +47,9 @@ struct QueueSetup {
 /// next time. For the caller they are taken.
 class Queue final : public PacketIo {
  public:
-  Queue(const QueueSetup& setup, Memory& memory) : setup_(setup), memory_(memory) {}
+  Queue(const QueueSetup& setup, Memory& memory) : setup_(setup), memory_(memory) {
+    memory_.add_queue(*this);
+  }
   ~Queue() override;
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
@@ -93,7 +95,7 @@ class Queue final : public PacketIo {
 
  private:
   enum class Prepared : uint8_t { kReady, kDropped, kNoBuffer };
-  static constexpr size_t kBurstMax = 64;
+  static constexpr size_t kBurstMax = kQueuePendingMax;
   static constexpr uint32_t kUnannouncedMax = 2;
 
   uint16_t receive(std::span<rte_mbuf*> out);

@@ -2,6 +2,10 @@
 
 #include <rte_ethdev.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 namespace lyre::io::dpdk {
 namespace {
 
@@ -25,15 +29,29 @@ RssSpread query_rss(uint16_t port_id) {
   RssSpread spread;
   rte_eth_dev_info device = {};
   if (rte_eth_dev_info_get(port_id, &device) != 0) return spread;
-  spread.key.resize(device.hash_key_size != 0 ? device.hash_key_size : kUsualKeyBytes);
+  std::vector<uint8_t> key(device.hash_key_size != 0 ? device.hash_key_size : kUsualKeyBytes);
   rte_eth_rss_conf conf = {};
-  conf.rss_key = spread.key.data();
-  conf.rss_key_len = static_cast<uint8_t>(spread.key.size());
+  conf.rss_key = key.data();
+  conf.rss_key_len = static_cast<uint8_t>(key.size());
   if (rte_eth_dev_rss_hash_conf_get(port_id, &conf) != 0) return spread;
+  spread.key = std::move(key);
   spread.queues = query_queues(port_id, device.reta_size);
   spread.hashes_ipv4 = (conf.rss_hf & RTE_ETH_RSS_NONFRAG_IPV4_TCP) != 0;
   spread.hashes_ipv6 = (conf.rss_hf & RTE_ETH_RSS_NONFRAG_IPV6_TCP) != 0;
   return spread;
+}
+
+RssSpread restore_rss(uint16_t port_id, uint64_t hashes, std::span<uint8_t> key) {
+  RssSpread drawn = query_rss(port_id);
+  const bool has_same = std::equal(key.begin(), key.end(), drawn.key.begin(), drawn.key.end());
+  if (has_same || key.size() != drawn.key.size()) return drawn;
+  rte_eth_rss_conf conf = {};
+  conf.rss_key = key.data();
+  conf.rss_key_len = static_cast<uint8_t>(key.size());
+  conf.rss_hf = hashes;
+  // A driver that refuses may have taken a part, so it is asked again in any case.
+  static_cast<void>(rte_eth_dev_rss_hash_update(port_id, &conf));
+  return query_rss(port_id);
 }
 
 }  // namespace lyre::io::dpdk

@@ -44,8 +44,9 @@ TEST(ConfigErrors, PortsAndRoutesAreListedTogether) {
       "[[port]]\nname = \"c\"\ndevice = \"d1\"\naddress = \"10.7.0.1/24\"\n",
       "f");
   ASSERT_FALSE(config.ok());
-  EXPECT_NE(config.error().text.find("f:5: port.name"), std::string::npos) << config.error().text;
-  EXPECT_NE(config.error().text.find("f:9: port.device"), std::string::npos) << config.error().text;
+  EXPECT_NE(config.error().text.find("f:6: port.name"), std::string::npos) << config.error().text;
+  EXPECT_NE(config.error().text.find("f:11: port.device"), std::string::npos)
+      << config.error().text;
 }
 
 }  // namespace

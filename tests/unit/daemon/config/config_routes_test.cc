@@ -69,31 +69,33 @@ TEST(ConfigRoutes, ALoneAddressNeedsARouter) {
 TEST(ConfigRoutes, ARouterBehindAnotherRouterIsRefused) {
   EXPECT_THAT(refusal_of(port_section("a", kNetwork) + route_section("10.9.0.200/32", "10.9.0.5") +
                          route_section("10.8.0.0/16", "10.9.0.200")),
-              StartsWith("f.toml:5: route.to: contains the router 10.9.0.200 of 'a', allowed: "
+              StartsWith("f.toml:6: route.to: contains the router 10.9.0.200 of 'a', allowed: "
                          "networks without routers of that port"));
   EXPECT_THAT(refusal_of(port_section("a", kNetwork) + route_section("10.9.0.128/25", "10.9.0.5") +
                          route_section("10.8.0.0/16", "10.9.0.200") +
                          route_section("10.9.0.200/32", "10.9.0.5")),
-              HasSubstr("f.toml:5: route.to: contains the router 10.9.0.200"));
+              HasSubstr("f.toml:6: route.to: contains the router 10.9.0.200"));
   EXPECT_THAT(refusal_of(port_section("a", kNetwork) + route_section("10.9.0.4/30", "10.9.0.5")),
-              HasSubstr("f.toml:5: route.to: contains the router 10.9.0.5"));
+              HasSubstr("f.toml:6: route.to: contains the router 10.9.0.5"));
   EXPECT_THAT(refusal_of(port_section("a", std::string(kNetwork) + "gateway=\"10.9.0.254\"\n") +
                          route_section("10.9.0.128/25", "10.9.0.5")),
-              HasSubstr("f.toml:6: route.to: contains the router 10.9.0.254"));
+              HasSubstr("f.toml:7: route.to: contains the router 10.9.0.254"));
 }
 
 TEST(ConfigRoutes, ARouterWithAnAddressOfOursIsRefused) {
   const std::string both =
       port_section("a", kNetwork) + port_section("b", "address=\"10.9.0.2/24\"\n");
   EXPECT_THAT(refusal_of(both + "gateway=\"10.9.0.1\"\n"),
-              StartsWith("f.toml:5: port.gateway: of 'b' is an address of the port 'a', allowed: "
-                         "other hosts of that network"));
-  EXPECT_THAT(refusal_of(both + route_section("10.8.0.0/16", "10.9.0.2")),
-              StartsWith("f.toml:9: route.via: is an address of the port 'b', allowed: "));
+              StartsWith("f.toml:9: port.gateway: '10.9.0.1' of 'b' is an address of the port 'a', "
+                         "allowed: another host of its network"));
   EXPECT_THAT(
-      refusal_of(port_section("a", "address=\"10.9.0.7/32\"\ngateway=\"10.0.0.1\"\n") +
-                 port_section("b", "address=\"10.0.0.1/24\"\n")),
-      StartsWith("f.toml:1: port.gateway: of 'a' is an address of the port 'b', allowed: "));
+      refusal_of(both + route_section("10.8.0.0/16", "10.9.0.2")),
+      StartsWith("f.toml:11: route.via: '10.9.0.2' of the port 'a' is an address of the port "
+                 "'b', allowed: "));
+  EXPECT_THAT(refusal_of(port_section("a", "address=\"10.9.0.7/32\"\ngateway=\"10.0.0.1\"\n") +
+                         port_section("b", "address=\"10.0.0.1/24\"\n")),
+              StartsWith("f.toml:5: port.gateway: '10.0.0.1' of 'a' is an address of the port 'b', "
+                         "allowed: "));
 }
 
 TEST(ConfigRoutes, WhatIsABroadcastAddressAtAnotherPortIsRefused) {
@@ -101,11 +103,11 @@ TEST(ConfigRoutes, WhatIsABroadcastAddressAtAnotherPortIsRefused) {
   const std::string narrow = port_section("b", "address=\"10.9.1.1/24\"\n");
   EXPECT_EQ(refusal_of(wide + narrow), "");
   EXPECT_THAT(refusal_of(wide + "gateway=\"10.9.1.255\"\n" + narrow),
-              StartsWith("f.toml:1: port.gateway: of 'a' is the broadcast or network address of "
-                         "the port 'b', allowed: "));
+              StartsWith("f.toml:5: port.gateway: '10.9.1.255' of 'a' is the broadcast or network "
+                         "address of the port 'b', allowed: "));
   EXPECT_THAT(refusal_of(wide + narrow + route_section("10.8.0.0/16", "10.9.1.0")),
-              StartsWith("f.toml:9: route.via: is the broadcast or network address of the port "
-                         "'b', allowed: "));
+              StartsWith("f.toml:11: route.via: '10.9.1.0' of the port 'a' is the broadcast or "
+                         "network address of the port 'b', allowed: "));
   EXPECT_THAT(refusal_of(narrow + port_section("c", "address=\"10.9.1.255/16\"\n")),
               StartsWith("f.toml:8: port.address: of 'c' is the broadcast or network address of "
                          "'b', allowed: "));

@@ -193,22 +193,22 @@ TEST(Config, WhatDomainsDoNotUseIsNamed) {
 TEST(Config, AllErrorsOfDomainsAreNamed) {
   const std::string a = "[[domain]]\nname=\"a\"\nsocket=\"/run/lyre/a.sock\"\nports=[\"x\"]\n";
   EXPECT_THAT(error_of(std::string(kPort) + a + a),
-              AllOf(HasSubstr("f.toml:5: domain.ports"), HasSubstr("f.toml:9: domain.name"),
-                    HasSubstr("f.toml:9: domain.socket"), HasSubstr("f.toml:9: domain.ports")));
+              AllOf(HasSubstr("f.toml:8: domain.ports"), HasSubstr("f.toml:10: domain.name"),
+                    HasSubstr("f.toml:11: domain.socket"), HasSubstr("f.toml:12: domain.ports")));
 }
 
 TEST(Config, WrongDomainsAreNamed) {
   const std::string a =
       std::string(kPort) + "[[domain]]\nname=\"a\"\nsocket=\"/run/lyre/a.sock\"\n";
   EXPECT_EQ(error_of(a + "ports=[\"rail7\"]\n"),
-            "f.toml:5: domain.ports: 'rail7' is not a port, allowed: rail0");
+            "f.toml:8: domain.ports: 'rail7' is not a port, allowed: rail0");
   EXPECT_EQ(error_of(a + "[[domain]]\nname=\"a\"\nsocket=\"/run/lyre/b.sock\"\n"),
-            "f.toml:8: domain.name: of 'a' is taken by the domain 'a', allowed: another one");
+            "f.toml:9: domain.name: of 'a' is taken by the domain 'a', allowed: another one");
   EXPECT_EQ(error_of(a + "[[domain]]\nname=\"b\"\nsocket=\"/run/lyre/a.sock\"\n"),
-            "f.toml:8: domain.socket: of 'b' is taken by the domain 'a', allowed: another one");
+            "f.toml:10: domain.socket: of 'b' is taken by the domain 'a', allowed: another one");
   EXPECT_EQ(
       error_of(std::string(kPort) + "[[domain]]\nname=\"a\"\nsocket=\"/run/lyre/lyred.sock\"\n"),
-      "f.toml:5: domain.socket: of 'a' is taken by daemon.socket, allowed: another one");
+      "f.toml:7: domain.socket: of 'a' is taken by daemon.socket, allowed: another one");
   EXPECT_THAT(error_of(a + "uids=[-1]\n"),
               HasSubstr("f.toml:8: domain.uids: '-1' is out of range"));
   for (const std::string weight : {"0", "65"}) {
@@ -319,6 +319,8 @@ INSTANTIATE_TEST_SUITE_P(
                   "f.toml:2: workers.cores: '[ 1, -1 ]' is not a list of core numbers"},
         WrongCase{before_port("[workers]\ncores = [1, 1]\n"),
                   "f.toml:2: workers.cores: '[ 1, 1 ]' names core 1 twice"},
+        WrongCase{before_port("[workers]\ncores = []\n"),
+                  "f.toml:2: workers.cores: '[]' names no core, allowed: \"auto\" or a list of 1 "},
         WrongCase{before_port("[workers]\nidle = \"lazy\"\n"),
                   "f.toml:2: workers.idle: 'lazy' is not one of the choices"},
         WrongCase{before_port("[memory]\nrx_slots = \"many\"\n"),
@@ -331,6 +333,10 @@ INSTANTIATE_TEST_SUITE_P(
                   "f.toml:2: daemon.socket: '/sss"},
         WrongCase{before_port("[daemon]\nsocket_mode = \"0999\"\n"),
                   "f.toml:2: daemon.socket_mode: '0999' is not a file mode"},
+        WrongCase{before_port("[daemon]\nsocket_mode = \"0000\"\n"),
+                  "f.toml:2: daemon.socket_mode: '0000' lets nobody connect"},
+        WrongCase{port_with("[[domain]]\nname=\"a\"\nsocket=\"/a/a\"\nmode=\"0444\"\n"),
+                  "f.toml:8: domain.mode: '0444' lets nobody connect"},
         WrongCase{before_port("[daemon]\nsocket_mode = 432\n"),
                   "f.toml:2: daemon.socket_mode: '432' is not a string"},
         WrongCase{before_port("[daemon]\nname = \"a/b\"\n"),
@@ -343,7 +349,9 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{"[[port]]\nname = \"a\"\naddress = \"10.9.0.1/24\"\n",
                   "f.toml:1: port.device: missing"},
         WrongCase{port_with("address2 = 1\n"), "f.toml:5: port.address2: unknown key"},
-        WrongCase{port_with("gateway = \"10.9.1.1\"\n"), "f.toml:1: port.gateway: of 'rail0'"},
+        WrongCase{port_with("gateway = \"10.9.1.1\"\n"),
+                  "f.toml:5: port.gateway: '10.9.1.1' of 'rail0' does not lie in its network, "
+                  "allowed: another host of its network"},
         WrongCase{port_with("gateway = \"ten\"\n"),
                   "f.toml:5: port.gateway: 'ten' is not an address"},
         WrongCase{port_with("mtu = 100\n"), "f.toml:5: port.mtu: '100' is out of range"},
@@ -356,22 +364,33 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{"[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=\"127.0.0.1/8\"\n",
                   "f.toml:4: port.address: '127.0.0.1/8' is not the address of a host"},
         WrongCase{port_with("[[port]]\nname=\"rail0\"\ndevice=\"d\"\naddress=\"10.9.0.2/24\"\n"),
-                  "f.toml:5: port.name: of 'rail0' is taken by the port 'rail0' in line 1"},
+                  "f.toml:6: port.name: of 'rail0' is taken by the port 'rail0' in line 2"},
         WrongCase{port_with("[[port]]\nname=\"b\"\ndevice=\"d\"\naddress=\"10.9.0.1/16\"\n"),
-                  "f.toml:5: port.address: of 'b' is taken by the port 'rail0' in line 1"},
+                  "f.toml:8: port.address: of 'b' is taken by the port 'rail0' in line 4"},
         WrongCase{port_with("[[port]]\nname=\"b\"\ndevice=\"net_memif0,socket=/y\"\n"
                             "address=\"10.9.0.2/24\"\n"),
-                  "f.toml:5: port.device: of 'b' is taken by the port 'rail0' in line 1"},
+                  "f.toml:7: port.device: of 'b' is taken by the port 'rail0' in line 3"},
         WrongCase{port_with("[[route]]\nto=\"10.8.0.0/16\"\nvia=\"10.9.0.9\"\nport=\"r\"\n"),
-                  "f.toml:5: route.port: 'r' is not a port, allowed: rail0"},
-        WrongCase{port_with("[[route]]\nto=\"10.8.0.0/16\"\nvia=\"10.7.0.9\"\nport=\"rail0\"\n"),
-                  "f.toml:5: route.via: does not lie in the network of 'rail0'"},
-        WrongCase{port_with("gateway = \"10.9.0.255\"\n"), "f.toml:1: port.gateway: of 'rail0'"},
+                  "f.toml:8: route.port: 'r' is not a port, allowed: rail0"},
+        WrongCase{
+            port_with("[[route]]\nto=\"10.8.0.0/16\"\nvia=\"10.7.0.9\"\nport=\"rail0\"\n"),
+            "f.toml:7: route.via: '10.7.0.9' of the port 'rail0' does not lie in its network"},
+        WrongCase{port_with("[[route]]\nto=\"10.8.0.0/16\"\nvia=\"10.9.0.1\"\nport=\"rail0\"\n"),
+                  "f.toml:7: route.via: '10.9.0.1' of the port 'rail0' is the port's own address"},
+        WrongCase{port_with("gateway = \"10.9.0.255\"\n"),
+                  "f.toml:5: port.gateway: '10.9.0.255' of 'rail0' is the broadcast or network"},
+        WrongCase{port_with("gateway = \"10.9.0.1\"\n"),
+                  "f.toml:5: port.gateway: '10.9.0.1' of 'rail0' is the port's own address, "
+                  "allowed: another host of its network"},
+        WrongCase{"[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=\"10.9.0.7/32\"\n"
+                  "gateway=\"10.9.0.7\"\n",
+                  "f.toml:5: port.gateway: '10.9.0.7' of 'a' is the port's own address, "
+                  "allowed: another host"},
         WrongCase{port_with("[[route]]\nto=\"10.9.0.0/24\"\nvia=\"10.9.0.9\"\nport=\"rail0\"\n"),
-                  "f.toml:5: route.to: is reached through 'rail0'"},
+                  "f.toml:6: route.to: is reached through 'rail0'"},
         WrongCase{port_with("[[route]]\nto=\"10.8.0.0/16\"\nvia=\"10.9.0.9\"\nport=\"rail0\"\n"
                             "[[route]]\nto=\"10.8.0.0/16\"\nvia=\"10.9.0.8\"\nport=\"rail0\"\n"),
-                  "f.toml:9: route.to: is reached through 'rail0'"},
+                  "f.toml:10: route.to: is reached through 'rail0'"},
         WrongCase{"[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=[\"10.9.0.1/24\",\n\"fd00::1\"]\n",
                   "f.toml:5: port.address: 'fd00::1' is not an address with a prefix"},
         WrongCase{"[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=[\"fd00::1/64\", \"fd00::1/64\"]\n",
@@ -382,9 +401,10 @@ INSTANTIATE_TEST_SUITE_P(
                   "f.toml:4: port.address: '1' is not a string"},
         WrongCase{kBothFamilies + std::string("gateway=[\"10.9.0.254\", \"10.9.0.253\"]\n"),
                   "f.toml:5: port.gateway: '10.9.0.253' is a second one of its family"},
-        WrongCase{port_with("gateway = \"fe80::1\"\n"), "f.toml:1: port.gateway: of 'rail0'"},
+        WrongCase{port_with("gateway = \"fe80::1\"\n"),
+                  "f.toml:5: port.gateway: 'fe80::1' of 'rail0' does not lie in its network"},
         WrongCase{port_with("accept_ra = true\n"),
-                  "f.toml:1: port.accept_ra: of 'rail0' is of no use"},
+                  "f.toml:5: port.accept_ra: of 'rail0' is of no use"},
         WrongCase{port_with("super_packets = true\n"),
                   "f.toml:5: port.super_packets: of 'rail0' is true without port.trusted"},
         WrongCase{"[[port]]\nname=\"t\"\ndevice=\"net_tap0\"\naddress=\"10.9.0.1/24\"\n"
@@ -394,13 +414,13 @@ INSTANTIATE_TEST_SUITE_P(
                   "f.toml:5: port.mtu: of 'rail0' is less than IPv6 needs"},
         WrongCase{kBothFamilies + std::string("[[route]]\nto=\"fd00:20::/32\"\n"
                                               "via=\"10.9.0.9\"\nport=\"rail0\"\n"),
-                  "f.toml:5: route.via: and route.to are of different families"},
+                  "f.toml:7: route.via: and route.to are of different families"},
         WrongCase{kBothFamilies + std::string("gateway=\"fe80::1\"\n[[route]]\nto=\"::/0\"\n"
                                               "via=\"fd00:9::fe\"\nport=\"rail0\"\n"),
-                  "f.toml:6: route.to: is reached through 'rail0'"},
+                  "f.toml:7: route.to: is reached through 'rail0'"},
         WrongCase{kBothFamilies + std::string("[[route]]\nto=\"fe80::/64\"\n"
                                               "via=\"fd00:9::fe\"\nport=\"rail0\"\n"),
-                  "f.toml:5: route.to: is reached through 'rail0'"},
+                  "f.toml:6: route.to: is reached through 'rail0'"},
         WrongCase{port_with("[[route]]\nto=\"10.8.0.1/16\"\nvia=\"10.9.0.9\"\nport=\"rail0\"\n"),
                   "f.toml:6: route.to: '10.8.0.1/16' has bits set behind the prefix"}));
 

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -70,6 +71,11 @@ class RegistrationTest : public ControlServerTest {
     return reply.region;
   }
 
+  static bool has_answer(const RawClient& client) {
+    char byte;
+    return ::recv(client.fd(), &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT) > 0;
+  }
+
   OwnedFd file_;
 };
 
@@ -108,6 +114,29 @@ TEST_F(RegistrationTest, MemoryGoesWhenEveryWorkerLetGoOfIt) {
   EXPECT_EQ(expect_message<channel::RegionReply>(client, Control::kDeregistered).error, 0);
   EXPECT_EQ(registry_.regions().mapped_count(), 0u);
   EXPECT_NE(register_pages(client, 0, kRegionPage), region);  // a name is not used again soon
+}
+
+// An aborted job gives its buffers back one after the other, and each took a second.
+TEST_F(RegistrationTest, AClientWaitsOnceForAPortThatHoldsPackets) {
+  RawClient client(path_);
+  attach(client);
+  const uint32_t first = register_pages(client, 0, kRegionPage);
+  const uint32_t next = register_pages(client, kRegionPage, kRegionPage);
+  RawClient other(path_);
+  attach(other);
+  const uint32_t of_other = register_pages(other, 0, kRegionPage);
+
+  client.send(removal(first));
+  ASSERT_TRUE(run_until([&] { return has_answer(client); }));
+  EXPECT_EQ(expect_message<channel::RegionReply>(client, Control::kDeregistered).error, ETIMEDOUT);
+
+  other.send(removal(of_other));
+  io_.restart();
+  io_.run_for(std::chrono::milliseconds(20));
+  client.send(removal(next));
+  ASSERT_TRUE(run_until([&] { return has_answer(client) || has_answer(other); }));
+  ASSERT_TRUE(has_answer(client));  // not the one that asked before
+  EXPECT_EQ(expect_message<channel::RegionReply>(client, Control::kDeregistered).error, ETIMEDOUT);
 }
 
 // Clients that register without a pause kept an upgrade from finding a moment of rest.

@@ -144,8 +144,8 @@ TEST_F(MachineProbeTest, SocketsAndGroupsOfDomains) {
       "f");
   ASSERT_TRUE(config.ok()) << config.error().text;
   EXPECT_THAT(probe_machine(*config, tree_.roots()),
-              ElementsAre(StartsWith("f:7: domain.socket: the directory /nonexistent is missing"),
-                          StartsWith("f:7: domain.group: there is no group 'lyre-no-such'")));
+              ElementsAre(StartsWith("f:9: domain.socket: the directory /nonexistent is missing"),
+                          StartsWith("f:10: domain.group: there is no group 'lyre-no-such'")));
 }
 
 TEST_F(MachineProbeTest, RequiredHugepages) {
@@ -196,6 +196,27 @@ TEST_F(MachineProbeTest, AnSshSessionOverThePortsNicIsAPassingReason) {
     ASSERT_EQ(errors.size(), 1u) << interface;
     EXPECT_EQ(errors[0].code, code) << interface;
   }
+}
+
+// Each segment would arrive twice.
+TEST_F(MachineProbeTest, TwoPacketSocketsOnOneInterfaceAreRefused) {
+  const auto errors_with = [&](const std::string& second) {
+    auto config = parse_config(
+        "[[port]]\nname=\"a\"\ndevice=\"net_af_packet0,iface=eth1\"\naddress=\"10.9.0.1/24\"\n"
+        "[[port]]\nname=\"b\"\ndevice=\"" +
+            second + "\"\naddress=\"10.8.0.1/24\"\n",
+        "f");
+    EXPECT_TRUE(config.ok());
+    return check_machine(*config, machine::NicGuard(tree_.roots()), tree_.roots());
+  };
+  const auto errors = errors_with("net_af_packet1,qpairs=1,iface=eth1");
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].code, EINVAL);
+  EXPECT_EQ(errors[0].text,
+            "f:7: port.device: 'net_af_packet1,qpairs=1,iface=eth1' of 'b' is on eth1, which the "
+            "port 'a' has, allowed: another interface, or one port with the addresses of both");
+  EXPECT_TRUE(errors_with("net_af_packet1,iface=eth2").empty());
+  EXPECT_TRUE(errors_with("net_tap0,iface=eth1").empty());
 }
 
 TEST_F(MachineProbeTest, AFileWithErrorsIsComparedAsFarAsItCouldBeRead) {

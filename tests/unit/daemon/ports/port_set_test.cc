@@ -136,6 +136,12 @@ TEST_F(PortSetTest, APortWithIpv6HasALinkLocalAddressAndItsGroups) {
   EXPECT_EQ(states_[1]->groups.size(), 3u) << "two solicited-node groups and all nodes";
 }
 
+TEST_F(PortSetTest, APortBesideTheKernelHasOnlyTheConfiguredAddresses) {
+  ASSERT_TRUE(open().ok());
+  states_[1]->info.capabilities.is_beside_kernel = true;
+  EXPECT_EQ(ports_.addresses_of(1).size(), 2u);
+}
+
 TEST_F(PortSetTest, ClientsAndReadersOfTheStatsSeeTheSame) {
   ASSERT_TRUE(open().ok());
   const auto infos = ports_.infos();

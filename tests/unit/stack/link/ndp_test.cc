@@ -112,6 +112,19 @@ class NdpTest : public testing::Test {
   std::vector<RouterQuestion> router_questions_;
 };
 
+// As beside the kernel, which has the link-local address and would get the answers.
+TEST_F(NdpTest, APortWithoutALinkLocalAddressSolicitsItsRouterFromAnother) {
+  constexpr InterfaceAddress kConfigured{{{0xfd, 1}}, 64};
+  table_.set_port(1, {kOwnMac, {&kConfigured, 1}, true}, now_);
+  settle();
+  EXPECT_EQ(table_.resolve(1, kRouter, now_).answer, Answer::kPending);
+  const std::vector<NeighbourOut> sent = run();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].port, 1);
+  EXPECT_EQ(sent[0].ndp.message.target, kRouter);
+  EXPECT_EQ(sent[0].ndp.addresses.source, kConfigured.address);
+}
+
 TEST_F(NdpTest, ProbesForEachAddressBeforeItIsUsed) {
   // RFC 4862 5.1, 5.4.2: once, from the unspecified address, to the solicited-node group, without a
   // MAC.

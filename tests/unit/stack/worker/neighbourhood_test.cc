@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "stack/base/ipv6_address.h"
+#include "tests/support/silent_queue.h"
 #include "tests/unit/stack/worker/worker_parts.h"
 
 namespace lyre::worker {
@@ -63,6 +64,31 @@ TEST_F(NeighbourhoodTest, AGatewayOutsideThePrefixIsReachedDirectly) {
   ASSERT_TRUE(route.has_value());
   EXPECT_EQ(route->next_hop, gateway);
   EXPECT_EQ(route->source, kOwn);
+}
+
+/// Of a port by AF_XDP.
+class QueueBesideKernel : public test::SilentQueue {
+ public:
+  const io::IoCapabilities& capabilities() const override { return capabilities_; }
+
+ private:
+  const io::IoCapabilities capabilities_{.mac = {{2, 0, 0, 0, 0, 7}}, .is_beside_kernel = true};
+};
+
+// Its solicitations left from an address whose packets the kernel gets, so a router with a
+// link-local address was never resolved.
+TEST_F(NeighbourhoodTest, APortBesideTheKernelHasOnlyTheAddressesThatItIsGiven) {
+  constexpr IpAddress kOwn6{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+  constexpr IpAddress kFarAway6{{0xfd, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+  const IpAddress router = link_local_address(kPeerMac);
+  QueueBesideKernel queue;
+  neighbourhood.add_port(
+      {.io = &queue, .addresses = {{kOwn6, 64}}, .gateways = {router}, .mtu_bytes = 1500});
+  EXPECT_FALSE(state.routes.is_own(link_local_address(queue.capabilities().mac)));
+  const auto route = state.routes.lookup(kFarAway6);
+  ASSERT_TRUE(route.has_value());
+  EXPECT_EQ(route->next_hop, router);
+  EXPECT_EQ(route->source, kOwn6);
 }
 
 /// A second port, with an address of IPv6 that it still probes for.

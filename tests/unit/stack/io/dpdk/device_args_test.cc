@@ -54,6 +54,56 @@ TEST(MemifId, ThatNeedsTheBitsOfThePortIsRefusedInOneLine) {
   }
 }
 
+/// What is wrong with the device, or nothing.
+std::string wrong_of(const std::string& device) {
+  const Status known = check_virtual_device(device, {});
+  if (known.ok()) return "";
+  EXPECT_EQ(known.error().code, EINVAL);
+  return known.error().text;
+}
+
+TEST(VirtualDevice, EveryDriverThatLyreSupportsIsKnown) {
+  for (const char* device :
+       {"net_memif0,role=server,socket=/run/lyred/wire.sock,socket-abstract=no,id=7,rsize=8",
+        "net_memif", "net_memif12,role=client,socket=wire,zero-copy=no,mac=02:00:00:00:00:01",
+        "net_af_packet901,iface=eth1,qpairs=1,framesz=2048,framecnt=512,blocksz=4096",
+        "net_af_xdp0,iface=eth1,start_queue=1,queue_count=2,xdp_prog=/x.o,busy_budget=0",
+        "net_tap0", "net_tap0,iface=lyre0,remote=eth0,mac=fixed,persist",
+        "net_virtio_user0,path=/dev/vhost-net,queues=2,queue_size=1024"}) {
+    EXPECT_EQ(wrong_of(device), "");
+  }
+}
+
+// `lyred --check` said "right", and the service was started again for ever.
+TEST(VirtualDevice, AnUnknownDriverIsRefused) {
+  EXPECT_EQ(wrong_of("net_afpacket0,iface=lo"),
+            "net_afpacket0: unknown virtual device, allowed: net_memif, net_af_packet, net_af_xdp, "
+            "net_tap, net_virtio_user");
+  EXPECT_THAT(wrong_of("net_memifs0"), HasSubstr("net_memifs0: unknown virtual device"));
+}
+
+// memif's driver ignores all options then: a server became a client on another socket.
+TEST(VirtualDevice, AnUnknownOptionIsRefused) {
+  EXPECT_EQ(wrong_of("net_memif0,rol=server,socket=/run/lyred/wire.sock"),
+            "net_memif0: unknown option 'rol', allowed: role, socket, socket-abstract, id, bsize, "
+            "rsize, mac, secret, zero-copy");
+  EXPECT_EQ(wrong_of("net_tap0,ifce=x"),
+            "net_tap0: unknown option 'ifce', allowed: iface, remote, mac, persist");
+  EXPECT_THAT(wrong_of("net_af_packet0,iface=eth1,role=server"), HasSubstr("option 'role'"));
+  EXPECT_THAT(wrong_of("net_tap0,iface=x,"), "");
+}
+
+TEST(VirtualDevice, ValuesThatMemifCannotHaveAreRefused) {
+  EXPECT_EQ(wrong_of("net_memif0,role=servr"),
+            "net_memif0: role is 'servr', allowed: server, client");
+  EXPECT_THAT(wrong_of("net_memif0,role=myserver"), HasSubstr("role is 'myserver'"));
+  EXPECT_THAT(wrong_of("net_memif0,role"), HasSubstr("role is ''"));
+  EXPECT_EQ(wrong_of("net_memif0,zero-copy=yes"), "net_memif0: zero-copy is 'yes', allowed: no");
+  EXPECT_THAT(wrong_of("net_memif0,socket-abstract=maybe"), HasSubstr("allowed: yes, no"));
+  EXPECT_THAT(wrong_of("net_memif0,id=x"), HasSubstr("id must be a number"));
+  EXPECT_THAT(wrong_of("net_memif0,bsize=1000"), HasSubstr("bsize must lie between"));
+}
+
 TEST(VirtualDevice, OtherDriversHaveNoId) {
   DeviceArgs args = DeviceArgs::parse("net_af_packet0,iface=eth1");
   ASSERT_TRUE(prepare_virtual_device(args, {.queue_count = 2, .is_trusted = true}));

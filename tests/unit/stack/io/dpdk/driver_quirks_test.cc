@@ -82,13 +82,20 @@ TEST(DriverQuirks, FreesAreAskedForInTheWayThatTheDriverHas) {
   EXPECT_EQ(quirks_of("net_gve").frees, Frees::kWhenSending);
 }
 
-// em has no tx_done_cleanup. That of igb ends with a queue that sends nothing more, and that of igc
-// crashes.
+// em and mlx4 have no tx_done_cleanup. That of igb ends with a queue that sends nothing more, and
+// that of igc crashes.
 TEST(DriverQuirks, DriversThatFreeByReuseHaveARingThatAWorkerCanFill) {
-  for (const char* driver : {"net_e1000_igb", "net_e1000_igb_vf", "net_e1000_em", "net_igc"}) {
+  for (const char* driver :
+       {"net_e1000_igb", "net_e1000_igb_vf", "net_e1000_em", "net_igc", "net_mlx4"}) {
     EXPECT_EQ(quirks_of(driver).frees, Frees::kWhenSending) << driver;
     EXPECT_EQ(quirks_of(driver).tx_descriptors, kFreedWithinPackets) << driver;
   }
+}
+
+// A port on mlx4 below netvsc freed nothing within so many packets, and was started again.
+TEST(DriverQuirks, NetvscHasTheRingOfAnyDriverThatMayBeBelowIt) {
+  EXPECT_EQ(quirks_of("net_netvsc").frees, Frees::kOnRequest) << "without a virtual function";
+  EXPECT_EQ(quirks_of("net_netvsc").tx_descriptors, kFreedWithinPackets);
 }
 
 /// Of a queue of `descriptors`, how many packets of one descriptor the driver takes before it frees

@@ -3,6 +3,11 @@
 #include <gtest/gtest.h>
 #include <rte_mbuf.h>
 
+#include <string>
+#include <vector>
+
+#include "stack/io/dpdk/driver_quirks.h"
+
 namespace lyre::io::dpdk {
 namespace {
 
@@ -33,6 +38,18 @@ TEST(ReceiveRoom, LetsLaterBuffersOfASuperPacketFitABlockOfCopies) {
   EXPECT_EQ(room("0000:00:04.0") + kVirtioHeaderBytes, kBlockBytes);
   EXPECT_EQ(room("net_virtio_user0,path=/dev/vhost-net") + kVirtioHeaderBytes, kBlockBytes);
   EXPECT_EQ(room("net_memif0,role=server"), kBlockBytes);
+}
+
+// The rings held all copies of a worker, and no driver was called that frees only when it sends.
+TEST(CopyPackets, AreMoreThanTheRingsOfPortsThatCannotBeAskedHold) {
+  EXPECT_EQ(copy_packets({.devices = {"0000:00:04.0"}}), 1024u);
+  const uint32_t ring = quirks_of("net_mlx4").tx_descriptors;
+  std::vector<std::string> devices;
+  while (devices.size() < 8) {
+    devices.push_back("0000:00:0" + std::to_string(devices.size()) + ".0");
+    EXPECT_GE(copy_packets({.devices = devices}), devices.size() * (ring + kQueuePendingMax));
+  }
+  EXPECT_EQ(copy_packets({.devices = devices, .tx_packets = 256}), 256u);
 }
 
 }  // namespace

@@ -1,0 +1,70 @@
+#include "stack/io/dpdk/driver_sockets.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "stack/io/dpdk/device_args.h"
+
+namespace lyre::io::dpdk {
+namespace {
+
+int send_buffer_of(int fd) {
+  int bytes = 0;
+  socklen_t size = sizeof bytes;
+  EXPECT_EQ(::getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, &size), 0);
+  return bytes;
+}
+
+/// The sockets of a device, one of which was open before.
+class DriverSocketsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (earlier_ < 0) GTEST_SKIP() << "needs CAP_NET_RAW";
+    sockets_.begin(WaitKind::kPacketSocket);
+    first_ = ::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    second_ = ::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    sockets_.find();
+  }
+  ~DriverSocketsTest() override {
+    for (const int fd : {earlier_, first_, second_}) {
+      if (fd >= 0) ::close(fd);
+    }
+  }
+
+  DriverSockets sockets_;
+  const int earlier_ = ::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+  int first_ = -1;
+  int second_ = -1;
+};
+
+TEST_F(DriverSocketsTest, AreThoseThatAppearWhileTheDeviceIsOpened) {
+  EXPECT_EQ(sockets_.of_queue(0), first_);
+  EXPECT_EQ(sockets_.of_queue(1), second_);
+  EXPECT_EQ(sockets_.of_queue(2), -1);
+  sockets_.end();
+  EXPECT_EQ(sockets_.of_queue(0), -1);
+  EXPECT_GT(send_buffer_of(first_), 0) << "the driver closes it";
+}
+
+// poll() of net_af_packet did not return while packets filled half of the buffer: the worker stood
+// still until the interface had sent some.
+TEST_F(DriverSocketsTest, LessThanHalfOfTheSendBufferIsUsedByAWholeRing) {
+  constexpr int kBytes = 100'000;
+  const int before = send_buffer_of(earlier_);
+  sockets_.grow_send_buffers(kBytes);
+  EXPECT_EQ(send_buffer_of(first_), 2 * kBytes);
+  EXPECT_EQ(send_buffer_of(second_), 2 * kBytes);
+  EXPECT_EQ(send_buffer_of(earlier_), before);
+}
+
+TEST(SendBufferBytes, AreThoseOfTheFramesAndTheirHeaders) {
+  constexpr uint64_t kHeadersAtLeast = 1280;  // struct sk_buff and 1024 bytes
+  DeviceArgs args = DeviceArgs::parse("net_af_packet0,iface=eth1");
+  ASSERT_TRUE(prepare_virtual_device(args, {.mtu_bytes = 1500}));
+  EXPECT_GE(send_buffer_bytes(args), 512 * (1500 + kHeadersAtLeast));
+  EXPECT_EQ(send_buffer_bytes(DeviceArgs::parse("net_af_xdp0,iface=eth1")), 0u);
+}
+
+}  // namespace
+}  // namespace lyre::io::dpdk
