@@ -78,7 +78,7 @@ bool has_all_flags(const uint8_t* slot, size_t bytes, uint32_t flag) {
 
 void Device::start(Operation* operation, int slice_steps) {
   operation_ = operation;
-  plan_ = slot_plan(operation->protocol, slice_steps);
+  plan_ = slot_plan(operation->protocol, slice_steps, operation->collective);
   cursors_.clear();
   for (const Channel* channel : channels_) {
     // Relaxed: this class writes them.

@@ -249,7 +249,8 @@ void ProgressThread::run_operation(Operation* operation) {
   // (hostStreamPlanTask).
   OperationTrace trace(profiler_, operations_++, *operation, options_.neighbours);
   const auto begin = std::chrono::steady_clock::now();
-  add_sides(*operation, slot_plan(operation->protocol, options_.slice_steps), trace);
+  add_sides(*operation, slot_plan(operation->protocol, options_.slice_steps, operation->collective),
+            trace);
   device_.start(operation, options_.slice_steps);
   std::jthread device_thread;
   device_done_.store(false, std::memory_order_relaxed);

@@ -77,6 +77,15 @@ class ChannelBuilder {
   std::vector<Slice> slices_;
 };
 
+/// The most elements of a message of a send and receive of `elements`: NCCL takes smaller ones for
+/// less, so that the copies and the network overlap (addP2pToPlan).
+uint64_t exchange_elements_max(Protocol protocol, uint64_t elements) {
+  if (protocol == Protocol::kLl) return kLlSlotBytes / kLlLineBytes * kLlLineElements;
+  const uint64_t slot = kPointToPointSlotBytes / sizeof(float);
+  if (elements < slot) return slot / 4;
+  return elements < 8 * slot ? slot / 2 : slot;
+}
+
 // NCCL sends and receives by warps of their own. Here one list has both: as many slices are sent
 // before the first is received as there are slots, so that neither waits for the other.
 std::vector<Slice> exchange(uint64_t begin, uint64_t count, uint64_t slice_elements, size_t slots) {
@@ -101,8 +110,10 @@ const char* name_of(Collective collective) {
   return collective == Collective::kAllReduce ? "AllReduce" : "SendRecv";
 }
 
-SlotPlan slot_plan(Protocol protocol, int slice_steps) {
+SlotPlan slot_plan(Protocol protocol, int slice_steps, Collective collective) {
   if (protocol == Protocol::kLl) return {kLlSlotBytes, kSlots};
+  // A rank that sends to one other and receives from one has all of NCCL_STEPS (net.cc, maxDepth).
+  if (collective == Collective::kSendRecv) return {kPointToPointSlotBytes, kSlots};
   return {kSimpleSlotBytes * static_cast<size_t>(slice_steps), kSlots / slice_steps};
 }
 
@@ -113,8 +124,9 @@ size_t wire_bytes(Protocol protocol, uint32_t count) {
 
 std::vector<std::vector<Slice>> make_ring(const RingShape& shape, Protocol protocol,
                                           uint64_t elements, Collective collective) {
-  const auto slots = static_cast<size_t>(slot_plan(protocol, shape.slice_steps).depth);
+  const auto depth = static_cast<size_t>(slot_plan(protocol, shape.slice_steps, collective).depth);
   const ChunkPlan plan = chunk_plan(protocol, shape.slice_steps);
+  const uint64_t exchanged = exchange_elements_max(protocol, elements);
   const auto channels = static_cast<uint64_t>(shape.channels);
   const uint64_t part = align_up(divide_up(elements, channels), kAlignElements);
   std::vector<std::vector<Slice>> ring;
@@ -123,7 +135,7 @@ std::vector<std::vector<Slice>> make_ring(const RingShape& shape, Protocol proto
     const uint64_t count = std::min(part, elements - begin);
     ring.push_back(collective == Collective::kAllReduce
                        ? ChannelBuilder(shape, plan).build(begin, count)
-                       : exchange(begin, count, plan.slice_elements_max, slots));
+                       : exchange(begin, count, exchanged, depth));
   }
   return ring;
 }

@@ -12,6 +12,7 @@ enum class Protocol { kLl, kSimple };
 
 inline constexpr int kSlots = 8;  // NCCL_STEPS
 inline constexpr size_t kSimpleSlotBytes = size_t{512} << 10;
+inline constexpr size_t kPointToPointSlotBytes = size_t{128} << 10;  // NCCL_P2P_NET_CHUNKSIZE
 inline constexpr size_t kLlSlotBytes = size_t{64} << 10;
 inline constexpr size_t kLl128RegionBytes = 4'915'200;
 inline constexpr size_t kLlLineBytes = 16;  // 4 data, 4 flag, 4 data, 4 flag
@@ -50,7 +51,8 @@ struct SlotPlan {
   size_t slice_bytes;  // the most bytes of one message on the wire
   int depth;           // messages in flight
 };
-SlotPlan slot_plan(Protocol protocol, int slice_steps);
+SlotPlan slot_plan(Protocol protocol, int slice_steps,
+                   Collective collective = Collective::kAllReduce);
 
 /// Returns the bytes on the wire of a slice with `count` elements.
 size_t wire_bytes(Protocol protocol, uint32_t count);

@@ -154,10 +154,12 @@ TEST(Ring, ManySlicesOfASendRecvMoveEverything) {
 TEST(Ring, MessagesFitTheirSlots) {
   for (const Protocol protocol : {Protocol::kLl, Protocol::kSimple}) {
     for (const int slice_steps : {1, 2}) {
-      const SlotPlan plan = slot_plan(protocol, slice_steps);
-      const auto ring = make_ring({0, 4, 2, slice_steps}, protocol, 10'000'000);
-      for (const Slice& slice : ring[0]) {
-        ASSERT_LE(wire_bytes(protocol, slice.count), plan.slice_bytes);
+      for (const Collective collective : {Collective::kAllReduce, Collective::kSendRecv}) {
+        const SlotPlan plan = slot_plan(protocol, slice_steps, collective);
+        const auto ring = make_ring({0, 4, 2, slice_steps}, protocol, 10'000'000, collective);
+        for (const Slice& slice : ring[0]) {
+          ASSERT_LE(wire_bytes(protocol, slice.count), plan.slice_bytes);
+        }
       }
     }
   }
@@ -169,6 +171,20 @@ TEST(Ring, LargeSimpleSlicesAreOneMiBAndFourFly) {
   EXPECT_EQ(slot_plan(Protocol::kLl, 2).depth, 8);
   const auto ring = make_ring({0, 2, 1, 2}, Protocol::kSimple, 50'000'000);
   EXPECT_EQ(wire_bytes(Protocol::kSimple, ring[0].front().count), size_t{1} << 20);
+}
+
+TEST(Ring, ASendRecvHasTheMessagesOfNcclsPointToPoint) {
+  const SlotPlan plan = slot_plan(Protocol::kSimple, 2, Collective::kSendRecv);
+  EXPECT_EQ(plan.slice_bytes, size_t{128} << 10);
+  EXPECT_EQ(plan.depth, 8);
+  const auto first_bytes = [](uint64_t bytes) {
+    const auto ring =
+        make_ring({0, 2, 1, 2}, Protocol::kSimple, bytes / sizeof(float), Collective::kSendRecv);
+    return wire_bytes(Protocol::kSimple, ring[0].front().count);
+  };
+  EXPECT_EQ(first_bytes(64 << 10), size_t{32} << 10);
+  EXPECT_EQ(first_bytes(512 << 10), size_t{64} << 10);
+  EXPECT_EQ(first_bytes(8 << 20), size_t{128} << 10);
 }
 
 TEST(Ring, SmallChunksEndInEmptyMessages) {
