@@ -21,7 +21,8 @@ bool is_ena(const Nic& nic) { return nic.vendor == kAmazon; }
 
 std::string remedy_for(const std::string& driver) {
   if (driver != kIgbUio) return "";
-  return "apt install linux-headers-$(uname -r) dpdk-kmods-dkms && modprobe igb_uio wc_activate=1";
+  return "apt install linux-headers-$(uname -r) dpdk-kmods-dkms && "
+         "echo 'options igb_uio wc_activate=1' > /etc/modprobe.d/igb_uio.conf && modprobe igb_uio";
 }
 
 DriverChoice default_driver(const Nic& nic) {

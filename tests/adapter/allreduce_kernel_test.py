@@ -4,6 +4,7 @@
 import argparse
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -227,6 +228,39 @@ class SeveralMachines(AllReduce):
         self.assertEqual(report["hosts"][0::2], [report["hosts"][0]] * 2)
         self.assertEqual(report["hosts"][1::2], [report["hosts"][1]] * 2)
         self.assertNotEqual(report["hosts"][0], report["hosts"][1])
+
+    def test_ranks_that_do_not_join_are_counted(self):
+        address = f"127.0.0.1:{self.free_port()}"
+        done = self.run_tool("--no-kernel", "--ranks", "4", "--local-ranks", "1", "--listen",
+                             address, "--timeout", "2")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr.splitlines(),
+                         [f"waiting at {address} for 3 more ranks",
+                          f"lyre allreduce: 3 of 4 ranks did not join at {address} within 2 s "
+                          "(--timeout)"])
+
+    def test_a_launcher_that_does_not_listen_is_given_up_after_the_timeout(self):
+        address = f"127.0.0.1:{self.free_port()}"
+        line = self.expect_failure("--no-kernel", "--ranks", "2", "--local-ranks", "1", "--join",
+                                   address, "--timeout", "1")
+        self.assertIn(f"cannot connect to {address} within 1 s: ", line)
+
+    def test_an_interrupt_ends_a_launcher_that_tries_to_join(self):
+        joined = self.start("--no-kernel", "--ranks", "2", "--local-ranks", "1", "--join",
+                            f"127.0.0.1:{self.free_port()}", "--connect-timeout", "3600")
+        deadline = time.monotonic() + BOUND_S
+        # It handles the signal once it no longer has the default action.
+        while not self.catches(joined.pid, signal.SIGINT) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        joined.send_signal(signal.SIGINT)
+        _, error = joined.communicate(timeout=BOUND_S)
+        self.assertEqual((joined.returncode, error), (1, "lyre allreduce: interrupted\n"))
+
+    @staticmethod
+    def catches(pid, number):
+        with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+            caught = next(line for line in file if line.startswith("SigCgt:"))
+        return int(caught.split()[1], 16) >> (number - 1) & 1
 
     def test_other_connections_are_ignored(self):
         port = self.free_port()

@@ -229,6 +229,28 @@ class Slurm(Scripts):
         self.assertTrue(done.stdout.startswith("print lyre: "), done.stdout)
 
 
+class Container(Scripts):
+    def test_all_missing_capabilities_are_named_at_once(self):
+        self.stand_in("setpriv", "echo 'Capability bounding set: chown,net_raw,ipc_lock'")
+        script = os.path.join(self.folder, "lyred-container")
+        with open(os.path.join(ROOT, "deploy/container/lyred-container"), encoding="utf-8") as file:
+            text = file.read()
+        for installed, source in (("/usr/lib/systemd/system/lyred.service",
+                                   "config/lyred.service.in"),
+                                  ("/usr/share/lyre/lyred.service.d", "config/drop-ins")):
+            self.assertEqual(text.count(f"={installed}\n"), 1)
+            text = text.replace(f"={installed}\n", f"={os.path.join(ROOT, source)}\n")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(text)
+        done = subprocess.run(["bash", script], capture_output=True, text=True, timeout=BOUND_S,
+                              check=False, env={**self.environment, "LYRE_NIC": "kernel-interface"})
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stderr,
+                         "lyred-container: the container does not have CAP_BPF "
+                         "CAP_CHECKPOINT_RESTORE CAP_DAC_READ_SEARCH CAP_NET_ADMIN "
+                         "CAP_SYS_PTRACE, which ports of the kind 'kernel-interface' need\n")
+
+
 @unittest.skipUnless(shutil.which("shellcheck"), "no shellcheck on this machine")
 class Shellcheck(unittest.TestCase):
     def test_the_scripts_are_clean(self):

@@ -72,8 +72,9 @@ void add_network_options(CLI::App& command, Options& options) {
   command.add_option("--channels", options.channels, "number of rings")
       ->check(count_between(1, 32));
   command
-      .add_option("--slice-steps", options.slice_steps,
-                  "512 KiB slots of a message: 2 (four messages in flight) or 1 (eight)")
+      .add_option(
+          "--slice-steps", options.slice_steps,
+          "all-reduce: 512 KiB slots of a message: 2 (four messages in flight) or 1 (eight)")
       ->check(count_between(1, 2));
   command.add_option("--protocol", options.protocol, "NCCL's wire protocol; auto chooses by size")
       ->check(CLI::IsMember({"auto", "simple", "ll"}));

@@ -20,6 +20,7 @@
 #include "tools/lyre/doctor/machine_checks.h"
 #include "tools/lyre/doctor/nccl_checks.h"
 #include "tools/lyre/failure.h"
+#include "tools/lyre/hugepage_need.h"
 #include "tools/lyre/value_checks.h"
 
 namespace lyre::tools {
@@ -67,7 +68,8 @@ std::vector<Finding> check_this_machine(const std::vector<std::string>& devices,
   ::uname(&system);
   std::vector<Finding> findings{check_kernel(system.release)};
   append(findings, check_nics(nics));
-  append(findings, {check_iommu(roots, nics), check_driver_modules(roots, nics)});
+  append(findings, {check_iommu(roots, nics), check_lockdown(roots, nics),
+                    check_driver_modules(roots, nics)});
   append(findings, check_write_combining(roots, nics, modprobe_text()));
   append(findings, {check_hugepages(roots, nics, devices, hugepages_needed_mib),
                     check_hugepages_at_boot(roots, boot_text(), hugepages_needed_mib),

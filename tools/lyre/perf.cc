@@ -26,16 +26,21 @@ struct TransportFlags {
 };
 
 void add_transport_options(CLI::App& command, TransportFlags& flags) {
-  command.add_flag("--kernel", flags.is_kernel, "Use the kernel's sockets instead of Lyre");
-  command.add_flag("--copy", flags.network.is_copying,
-                   "Lyre: use the calls that copy (lyre_send, lyre_recv) instead of zero copy");
-  command.add_flag("--zerocopy", flags.network.is_zero_copy, "Kernel: send with MSG_ZEROCOPY");
+  CLI::Option* kernel =
+      command.add_flag("--kernel", flags.is_kernel, "Use the kernel's sockets instead of Lyre");
+  command
+      .add_flag("--copy", flags.network.is_copying,
+                "Lyre: use the calls that copy (lyre_send, lyre_recv) instead of zero copy")
+      ->excludes(kernel);
+  command.add_flag("--zerocopy", flags.network.is_zero_copy, "Kernel: send with MSG_ZEROCOPY")
+      ->needs(kernel);
   command.add_flag("--spin", flags.network.is_spinning, "Poll instead of sleeping");
   command
       .add_option("--unacked", flags.network.unacked_bytes_max,
                   "Lyre: the most unacknowledged bytes of a session")
       ->transform(size_between(kUnackedBytesMin, kUnackedBytesMax))
-      ->default_str("4MiB");
+      ->default_str("4MiB")
+      ->excludes(kernel);
 }
 
 std::unique_ptr<Network> make_network(const TransportFlags& flags, const GlobalOptions& globals) {
@@ -106,6 +111,24 @@ Plan plan_of(const ClientFlags& flags) {
   return plan;
 }
 
+void add_ping_pong_options(CLI::App& command, ClientFlags& flags) {
+  CLI::Option* ping_pong = command.add_flag("--ping-pong", flags.is_ping_pong,
+                                            "Measure round trips instead of throughput");
+  command.add_option("--message", flags.message_bytes, "Ping-pong: bytes of a message")
+      ->transform(size_between(1, kMessageBytesMax))
+      ->capture_default_str()
+      ->needs(ping_pong);
+  command.add_option("--count", flags.count, "Ping-pong: round trips")
+      ->check(count_between(1, 100'000'000))
+      ->capture_default_str()
+      ->needs(ping_pong);
+  command
+      .add_option("--interval", flags.interval_s,
+                  "Ping-pong: seconds between round trips, rounded up to milliseconds")
+      ->check(seconds_between(0, 60))
+      ->needs(ping_pong);
+}
+
 void add_client_options(CLI::App& command, ClientFlags& flags) {
   command.add_option("server", flags.server, "The server's ADDR:PORT")->required();
   CLI::Option* bytes =
@@ -120,17 +143,7 @@ void add_client_options(CLI::App& command, ClientFlags& flags) {
   command.add_option("--block", flags.block_bytes, "Bytes of one write")
       ->transform(size_between(1024, kBlockBytesMax))
       ->default_str("128KiB");
-  command.add_flag("--ping-pong", flags.is_ping_pong, "Measure round trips instead of throughput");
-  command.add_option("--message", flags.message_bytes, "Ping-pong: bytes of a message")
-      ->transform(size_between(1, kMessageBytesMax))
-      ->capture_default_str();
-  command.add_option("--count", flags.count, "Ping-pong: round trips")
-      ->check(count_between(1, 100'000'000))
-      ->capture_default_str();
-  command
-      .add_option("--interval", flags.interval_s,
-                  "Ping-pong: seconds between round trips, rounded up to milliseconds")
-      ->check(seconds_between(0, 60));
+  add_ping_pong_options(command, flags);
   command.add_option("--sessions", flags.sessions, "Sessions at the same time")
       ->check(count_between(1, 4096))
       ->capture_default_str();

@@ -55,7 +55,9 @@ perf_server() {
   as_job timeout $PERF_LIMIT_S lyre perf server --listen 0.0.0.0:$PERF_PORT --once --unacked $PERF_WINDOW
 }
 perf_client() {
-  as_job timeout $PERF_LIMIT_S lyre perf client $PEER_WIRE:$PERF_PORT --unacked $PERF_WINDOW "$@"
+  local window=(--unacked $PERF_WINDOW)
+  [[ " $* " != *" --kernel "* ]] || window=()
+  as_job timeout $PERF_LIMIT_S lyre perf client $PEER_WIRE:$PERF_PORT "${window[@]}" "$@"
 }
 
 # One rank of two here, the other on the peer. They find each other over the kernel's network; the

@@ -37,5 +37,20 @@ TEST(AllreduceOptions, AHostNamesItsOwnDaemon) {
   EXPECT_THROW(make_machine(options), UsageError);
 }
 
+TEST(AllreduceOptions, AMissingDaemonIsToldBeforeOtherMachinesAreWaitedFor) {
+  Machine machine{.hosts = {{.name = "a", .daemon_socket = "/nonexistent/a.sock"}},
+                  .local_ranks = 1,
+                  .plugin_path = "/lib/libnccl-net-lyre.so",
+                  .kernel_plugin_path = ""};
+  try {
+    check_daemons(machine);
+    FAIL() << "there is no daemon";
+  } catch (const tools::Failure& failure) {
+    EXPECT_EQ(failure.exit_code(), tools::kExitNoDaemon);
+  }
+  machine.plugin_path = "/lib/libnccl-net-kernel.so";
+  EXPECT_NO_THROW(check_daemons(machine));
+}
+
 }  // namespace
 }  // namespace lyre::allreduce

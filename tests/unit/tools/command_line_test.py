@@ -8,6 +8,7 @@ import pty
 import socket
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ARGS = None
@@ -57,6 +58,27 @@ class Values(unittest.TestCase):
                 self.assertIn(arguments[-1], done.stderr)
                 self.assertIn(allowed, done.stderr)
 
+    def test_options_of_another_kind_of_test_are_refused(self):
+        client = ["perf", "client", "127.0.0.1:1"]
+        for arguments, reason in (([*client, "--kernel", "--copy"], " excludes "),
+                                  ([*client, "--kernel", "--unacked", "1MiB"], " excludes "),
+                                  (["perf", "server", "--kernel", "--copy"], " excludes "),
+                                  ([*client, "--zerocopy"], "--zerocopy requires --kernel"),
+                                  ([*client, "--count", "9"], "--count requires --ping-pong"),
+                                  ([*client, "--message", "9"], "--message requires --ping-pong"),
+                                  ([*client, "--interval", "1"],
+                                   "--interval requires --ping-pong")):
+            with self.subTest(arguments=arguments):
+                done = run(*arguments)
+                self.assertEqual(done.returncode, EXIT_USAGE, done.stderr)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                self.assertIn(reason, done.stderr)
+
+    def test_a_directory_that_is_not_there_is_wrong_use(self):
+        done = run("comms", "--directory", "/nonexistent")
+        self.assertEqual((done.returncode, done.stdout), (EXIT_USAGE, ""), done.stderr)
+        self.assertIn("/nonexistent: No such file or directory", done.stderr)
+
     def test_a_missing_command_is_wrong_use(self):
         for arguments in ([], ["perf"], ["perf", "client"], ["status", "extra"]):
             self.assertEqual(run(*arguments).returncode, EXIT_USAGE, arguments)
@@ -83,6 +105,9 @@ class Values(unittest.TestCase):
             self.expect_no_daemon("--socket", "/nonexistent/lyred.sock", *arguments)
         self.expect_no_daemon("allreduce", "--no-kernel", "--plugin", ARGS.plugin, "--bytes", "4",
                               "--host", "a=/nonexistent/a", "--host", "b=/nonexistent/b")
+        for meeting in ("--listen", "--join"):
+            self.expect_no_daemon("allreduce", "--no-kernel", "--plugin", ARGS.plugin, "--bytes",
+                                  "4", "--local-ranks", "1", meeting, "127.0.0.1:1")
 
     def expect_no_daemon(self, *arguments):
         done = run(*arguments, LYRE_SOCKET="/nonexistent/lyred.sock")
@@ -98,7 +123,8 @@ class Values(unittest.TestCase):
 
 class Settings(unittest.TestCase):
     def test_a_misspelt_setting_is_a_warning(self):
-        done = run("comms", LYRE_SOKET="/x", LYRE_TELEMETRY_DIR="/nonexistent")
+        with tempfile.TemporaryDirectory() as empty:
+            done = run("comms", LYRE_SOKET="/x", LYRE_TELEMETRY_DIR=empty)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr, "lyre: LYRE_SOKET is not a setting of Lyre, and is ignored; "
                          "is LYRE_SOCKET meant?\n")

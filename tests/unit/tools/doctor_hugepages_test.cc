@@ -6,6 +6,7 @@
 #include "tools/lyre/configured.h"
 #include "tools/lyre/doctor/daemon_checks.h"
 #include "tools/lyre/doctor/machine_checks.h"
+#include "tools/lyre/hugepage_need.h"
 
 namespace lyre::tools {
 namespace {

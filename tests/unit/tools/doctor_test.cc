@@ -71,8 +71,8 @@ TEST_F(DoctorMachineTest, AnEnaNeedsTheModuleThatSuitsEveryDpdk) {
   const Finding finding = check_driver_modules(tree_.roots(), nics());
   expect(finding, Verdict::kNote, "uio_pci_generic");
   EXPECT_EQ(finding.mend,
-            "apt install linux-headers-$(uname -r) dpdk-kmods-dkms && modprobe igb_uio "
-            "wc_activate=1");
+            "apt install linux-headers-$(uname -r) dpdk-kmods-dkms && echo 'options igb_uio "
+            "wc_activate=1' > /etc/modprobe.d/igb_uio.conf && modprobe igb_uio");
   tree_.write("sys/bus/pci/drivers/igb_uio/new_id", "");
   expect(check_driver_modules(tree_.roots(), nics()), Verdict::kFine, "igb_uio");
 }
@@ -117,7 +117,9 @@ TEST_F(DoctorMachineTest, IoUring) {
 }
 
 TEST_F(DoctorMachineTest, Nics) {
-  expect(check_nics(nics()).at(0), Verdict::kNote, "no NIC to spare");
+  const Finding none = check_nics(nics()).at(0);
+  expect(none, Verdict::kNote, "no NIC to spare");
+  EXPECT_THAT(none.mend, HasSubstr("device = \"net_af_xdp0,iface=INTERFACE\""));
   tree_.add_nic("0000:00:03.0", "0x1af4 0x1000", "virtio-pci", "eth0");
   tree_.write("proc/net/route",
               "Iface Destination Gateway Flags RefCnt Use Metric Mask\n"
@@ -259,7 +261,10 @@ TEST(DoctorConfig, IsWhatTheDaemonSays) {
   ASSERT_EQ(wrong.size(), 2u);
   expect(wrong[0], Verdict::kProblem, "f:2: a: wrong");
   EXPECT_EQ(wrong[1].saw, "f:3: b: wrong");
-  expect(read_config_check(std::nullopt, "").at(0), Verdict::kNote, "not installed");
+  const Finding missing = read_config_check(std::nullopt, "").at(0);
+  expect(missing, Verdict::kNote, "not installed");
+  EXPECT_EQ(missing.mend,
+            "apt install ./lyre_*.deb ./lyre-nccl_*.deb, in the folder of the packages");
 }
 
 TEST(DoctorDaemon, VersionPortsAndChecksums) {

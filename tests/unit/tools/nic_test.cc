@@ -82,12 +82,28 @@ TEST_F(NicTest, BindChoosesTheDriverByTheIommuAndTheNic) {
 
 TEST_F(NicTest, ThePortSectionUsesTheNicAsTheKernelDid) {
   const NicState nic = nic_named(states_, "eth1");
-  EXPECT_EQ(port_section(nic, {.addresses = {"10.0.1.5/24"}, .mtu_bytes = 9001}),
-            "\n[[port]]\nname = \"eth1\"\ndevice = \"0000:00:05.0\"\n"
-            "address = \"10.0.1.5/24\"\nmtu = 9001\n");
+  EXPECT_EQ(
+      port_section(nic, {.addresses = {"10.0.1.5/24"}, .mtu_bytes = 9001, .speed_mbps = 25000}),
+      "\n[[port]]\nname = \"eth1\"\ndevice = \"0000:00:05.0\"\nspeed_mbps = 25000\n"
+      "address = \"10.0.1.5/24\"\nmtu = 9001\n");
   EXPECT_THAT(port_section(nic, {.addresses = {"10.0.1.5/24", "fd00::5/64"}}),
               HasSubstr("address = [\"10.0.1.5/24\", \"fd00::5/64\"]\n"));
   EXPECT_THAT(port_section(nic, {}), HasSubstr("#address = "));
+}
+
+// A NIC that was bound had one worker, whatever its speed, which was recorded nowhere.
+TEST_F(NicTest, ThePortSectionHasTheSpeedThatTheKernelKnew) {
+  const auto section = [&](const std::string& interface) {
+    return port_section(nic_named(states_, interface), interface_use({interface}, tree_.roots()));
+  };
+  for (const char* unknown : {"-1\n", "0\n", ""}) {
+    tree_.write("sys/class/net/eth1/speed", unknown);
+    EXPECT_THAT(section("eth1"), HasSubstr("(one worker if it is the only port)"));
+    EXPECT_THAT(section("eth1"), HasSubstr("\n#speed_mbps = 25000\n"));
+  }
+  tree_.write("sys/class/net/eth1/speed", "50000\n");
+  EXPECT_THAT(section("eth1"), HasSubstr("device = \"0000:00:05.0\"\nspeed_mbps = 50000\n"));
+  EXPECT_THAT(section("eth2"), Not(HasSubstr("speed_mbps"))) << "the kernel keeps its interface";
 }
 
 // Which lyred --check refuses while the kernel has them.
@@ -175,10 +191,11 @@ TEST_F(NicTest, BindRefusesADriverThatTheKernelDoesNotHave) {
   };
   EXPECT_EQ(refusal_of("igb_uio"), "") << "without an index it cannot be told";
   tree_.write("modules/modules.dep", "kernel/drivers/uio/uio.ko.xz:\n");
-  EXPECT_EQ(refusal_of("igb_uio"),
-            "0000:00:05.0 needs the kernel module igb_uio, which this kernel does not have, "
-            "allowed: apt install linux-headers-$(uname -r) dpdk-kmods-dkms && modprobe igb_uio "
-            "wc_activate=1");
+  EXPECT_EQ(
+      refusal_of("igb_uio"),
+      "0000:00:05.0 needs the kernel module igb_uio, which this kernel does not have, "
+      "allowed: apt install linux-headers-$(uname -r) dpdk-kmods-dkms && echo 'options igb_uio "
+      "wc_activate=1' > /etc/modprobe.d/igb_uio.conf && modprobe igb_uio");
   EXPECT_THAT(refusal_of("uio_pci_generic"), HasSubstr("allowed: a kernel that has it"));
   tree_.write("sys/module/igb_uio/refcnt", "0\n");
   EXPECT_EQ(refusal_of("igb_uio"), "");
@@ -234,6 +251,17 @@ TEST_F(NicTest, ANicWithoutIommuNeedsADropInAndHugepages) {
                           ElementsAre("sh", "-c", "echo vm.nr_hugepages=192 > " + sysctl),
                           ElementsAre("sysctl", "--quiet", "--load", sysctl)));
   EXPECT_EQ(prepare("eth1", "vfio-pci"), prepare("eth1", "igb_uio"));  // it is behind no IOMMU
+}
+
+// 50 Gb/s have four workers, and packets of 9001 bytes larger pools.
+TEST_F(NicTest, AFastNicNeedsMoreHugepages) {
+  tree_.write("proc/meminfo", "Hugepagesize:       2048 kB\n");
+  tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n");
+  tree_.write("sys/class/net/eth1/speed", "50000\n");
+  tree_.write("sys/class/net/eth1/mtu", "9001\n");
+  const std::string sysctl = tree_.path("etc/sysctl.d/60-lyre-nic.conf");
+  EXPECT_THAT(prepare("eth1", "igb_uio"),
+              Contains(ElementsAre("sh", "-c", "echo vm.nr_hugepages=306 > " + sysctl)));
 }
 
 TEST_F(NicTest, WhatIsThereIsNotPreparedAgain) {

@@ -60,6 +60,8 @@ int run_command(const Options& options) {
   catch_interrupts();
   try {
     const Machine machine = make_machine(options);
+    // Before it waits for other machines. Each rank asks its daemon, too.
+    if (!options.listen.empty() || !options.join.empty()) check_daemons(machine);
     if (!options.join.empty()) return run_joined(options, machine);
     const Report report = run_hub(options, machine);
     if (options.json) {

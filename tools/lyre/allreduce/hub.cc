@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iostream>
 
 #include "tools/lyre/allreduce/failure.h"
 #include "tools/lyre/allreduce/job_json.h"
@@ -52,7 +53,7 @@ Hub::Hub(const Options& options, const Machine& machine)
       machine_(machine),
       deadline_(steady_clock::now() + std::chrono::seconds(options.timeout_s)),
       last_frame_(steady_clock::now()) {
-  if (!options.listen.empty()) wait_for_machines(options.listen);
+  if (!options.listen.empty()) wait_for_machines();
   place_ranks();
 }
 
@@ -62,35 +63,59 @@ Hub::~Hub() {
   }
 }
 
-void Hub::wait_for_machines(const std::string& address) {
-  const UniqueFd listener = listen_tcp(address);
-  std::vector<std::unique_ptr<Joined>> candidates;
-  int placed = machine_.local_ranks;
-  while (placed < options_.ranks) {
-    check_deadlines();
-    last_frame_ = steady_clock::now();  // the wait for other machines has no stall timeout
-    std::vector<int> descriptors{listener.get()};
-    for (const auto& candidate : candidates) descriptors.push_back(candidate->fd.get());
+int Hub::missing_ranks() const {
+  int missing = options_.ranks - machine_.local_ranks;
+  for (const auto& joined : joined_) missing -= joined->local_ranks;
+  return missing;
+}
+
+void Hub::wait_for_machines() {
+  const UniqueFd listener = listen_tcp(options_.listen);
+  Candidates candidates;
+  while (missing_ranks() > 0) {
+    const int missing = missing_ranks();
+    std::cerr << "waiting at " << options_.listen << " for " << missing << " more rank"
+              << (missing == 1 ? "" : "s") << std::endl;
+    await_machine(listener.get(), &candidates);
+  }
+  if (missing_ranks() < 0) {
+    throw Failure(std::to_string(options_.ranks - missing_ranks()) +
+                  " ranks have joined, --ranks is " + std::to_string(options_.ranks));
+  }
+}
+
+void Hub::check_wait() {
+  last_frame_ = steady_clock::now();  // the wait for other machines has no stall timeout
+  if (last_frame_ > deadline_) {
+    throw Failure(std::to_string(missing_ranks()) + " of " + std::to_string(options_.ranks) +
+                  " ranks did not join at " + options_.listen + " within " +
+                  std::to_string(options_.timeout_s) + " s (--timeout)");
+  }
+  check_deadlines();
+}
+
+// Until one has joined.
+void Hub::await_machine(int listener, Candidates* candidates) {
+  const size_t before = joined_.size();
+  while (joined_.size() == before) {
+    check_wait();
+    std::vector<int> descriptors{listener};
+    for (const auto& candidate : *candidates) descriptors.push_back(candidate->fd.get());
     const std::vector<int> readable = poll_readable(descriptors);
-    if (contains(readable, listener.get())) {
-      candidates.push_back(std::make_unique<Joined>());
-      candidates.back()->fd = accept_tcp(listener.get());
+    if (contains(readable, listener)) {
+      candidates->push_back(std::make_unique<Joined>());
+      candidates->back()->fd = accept_tcp(listener);
       continue;
     }
-    for (auto& candidate : candidates) {
+    for (auto& candidate : *candidates) {
       if (!contains(readable, candidate->fd.get())) continue;
       if (accept_join(candidate.get())) {
-        placed += candidate->local_ranks;
         joined_.push_back(std::move(candidate));
       } else {
         candidate.reset();
       }
     }
-    std::erase(candidates, nullptr);
-  }
-  if (placed > options_.ranks) {
-    throw Failure(std::to_string(placed) + " ranks have joined, --ranks is " +
-                  std::to_string(options_.ranks));
+    std::erase(*candidates, nullptr);
   }
 }
 

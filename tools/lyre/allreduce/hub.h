@@ -56,7 +56,12 @@ class Hub {
     bool has_exited = false;
   };
 
-  void wait_for_machines(const std::string& address);
+  using Candidates = std::vector<std::unique_ptr<Joined>>;
+
+  void wait_for_machines();
+  void await_machine(int listener, Candidates* candidates);
+  void check_wait();
+  int missing_ranks() const;
   bool accept_join(Joined* candidate);
   void place_ranks();
   std::string unique_name(const std::string& host, size_t machine) const;

@@ -11,13 +11,17 @@
 namespace lyre::allreduce {
 namespace {
 
+std::chrono::seconds join_timeout(const Options& options) {
+  return std::chrono::seconds(std::min(options.connect_timeout_s, options.timeout_s));
+}
+
 class JoinedLauncher {
  public:
   JoinedLauncher(const Options& options, const Machine& machine)
       : options_(options),
         machine_(machine),
         deadline_(std::chrono::steady_clock::now() + std::chrono::seconds(options.timeout_s)),
-        hub_(connect_tcp(options.join, std::chrono::seconds(options.connect_timeout_s))) {
+        hub_(connect_tcp(options.join, join_timeout(options), is_interrupted)) {
     std::vector<std::string> hosts;
     for (const Host& host : machine.hosts) hosts.push_back(host.name);
     tell_hub({FrameType::kJoin, 0, {{"local_ranks", machine.local_ranks}, {"hosts", hosts}}});

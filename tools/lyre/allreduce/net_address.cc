@@ -4,9 +4,12 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -17,6 +20,8 @@ namespace lyre::allreduce {
 namespace {
 
 constexpr unsigned kUserTimeoutMs = 20'000;
+using std::chrono_literals::operator""s;
+
 constexpr unsigned kRetryIntervalUs = 200'000;
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
@@ -55,6 +60,22 @@ void set_liveness(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof(kUserTimeoutMs));
 }
 
+void set_send_timeout(int fd, std::chrono::seconds timeout) {
+  const timeval value{.tv_sec = timeout.count(), .tv_usec = 0};  // 0: none
+  ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &value, sizeof(value));
+}
+
+// An error number; 0: it is connected. An address that does not answer has no longer than `limit`
+// (socket(7)).
+int try_connect(int fd, const addrinfo& address, std::chrono::steady_clock::duration limit) {
+  set_send_timeout(fd, std::max(std::chrono::ceil<std::chrono::seconds>(limit), 1s));
+  if (::connect(fd, address.ai_addr, address.ai_addrlen) != 0) {
+    return errno == EINPROGRESS ? ETIMEDOUT : errno;
+  }
+  set_send_timeout(fd, 0s);
+  return 0;
+}
+
 }  // namespace
 
 UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
@@ -83,15 +104,19 @@ UniqueFd listen_tcp(const std::string& address) {
   return fd;
 }
 
-UniqueFd connect_tcp(const std::string& address, std::chrono::seconds timeout) {
+UniqueFd connect_tcp(const std::string& address, std::chrono::seconds timeout,
+                     bool (*is_interrupted)()) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   const AddressList found = resolve(address);
   while (true) {
+    if (is_interrupted()) throw Failure("interrupted");
     UniqueFd fd = open_socket(*found);
     set_liveness(fd.get());
-    if (::connect(fd.get(), found->ai_addr, found->ai_addrlen) == 0) return fd;
+    const int error = try_connect(fd.get(), *found, deadline - std::chrono::steady_clock::now());
+    if (error == 0) return fd;
     if (std::chrono::steady_clock::now() > deadline) {
-      throw Failure("cannot connect to " + address + ": " + std::strerror(errno));
+      throw Failure("cannot connect to " + address + " within " + std::to_string(timeout.count()) +
+                    " s: " + std::strerror(error));
     }
     ::usleep(kRetryIntervalUs);
   }

@@ -24,8 +24,10 @@ class UniqueFd {
 /// Kernel TCP for the out-of-band channel. `address` is ADDR:PORT, an IPv6 address in brackets.
 /// Fails: throws Failure.
 UniqueFd listen_tcp(const std::string& address);
-/// Repeats until the other machine listens. Fails: throws Failure after `timeout`.
-UniqueFd connect_tcp(const std::string& address, std::chrono::seconds timeout);
+/// Repeats until the other machine listens. Fails: throws Failure, after `timeout` or when
+/// `is_interrupted` says so.
+UniqueFd connect_tcp(const std::string& address, std::chrono::seconds timeout,
+                     bool (*is_interrupted)());
 /// Returns a closed descriptor when no connection waits.
 UniqueFd accept_tcp(int listener);
 

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "tools/lyre/allreduce/failure.h"
+#include "tools/lyre/daemon_counters.h"
 
 namespace lyre::allreduce {
 namespace {
@@ -136,6 +137,11 @@ Machine make_machine(const Options& options) {
   }
   machine.kernel_plugin_path = find_kernel_plugin(options);
   return machine;
+}
+
+void check_daemons(const Machine& machine) {
+  if (!needs_daemon(machine.plugin_path)) return;
+  for (const Host& host : machine.hosts) (void)tools::daemon_tcp_payload_bytes(host.daemon_socket);
 }
 
 std::vector<Bucket> make_buckets(const Options& options) {

@@ -61,6 +61,10 @@ struct Machine {
 /// Fails: throws UsageError with the wrong option and what is allowed.
 Machine make_machine(const Options& options);
 
+/// Asks the daemon of each host, where the plugin needs one.
+/// Fails: throws tools::Failure: it does not answer.
+void check_daemons(const Machine& machine);
+
 /// Returns the data of one iteration. Fails: throws UsageError or Failure.
 std::vector<Bucket> make_buckets(const Options& options);
 

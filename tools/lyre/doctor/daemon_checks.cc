@@ -57,7 +57,7 @@ Finding check_silent(const std::string& saw, Silence silence) {
 std::vector<Finding> read_config_check(std::optional<int> status, const std::string& output) {
   if (!status) {
     return {note("config", "lyred is not installed here", "its configuration cannot be checked",
-                 "apt install lyre")};
+                 "apt install ./lyre_*.deb ./lyre-nccl_*.deb, in the folder of the packages")};
   }
   std::vector<Finding> findings;
   std::istringstream lines(output);

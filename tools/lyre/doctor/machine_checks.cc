@@ -19,18 +19,6 @@ namespace {
 /// epoll_pwait2(), with which a worker sleeps, came with 5.11.
 constexpr int kKernelMajor = 5;
 constexpr int kKernelMinor = 11;
-/// What `lyre nic bind` reserves.
-constexpr uint64_t kHugepagesMibMin = 384;
-/// DPDK's own memory: that of the daemon, and that of a worker's queues.
-constexpr uint64_t kHeapMib = 96;
-constexpr uint64_t kHeapOfWorkerMib = 32;
-/// A worker's pools beside those of packets of the MTU, and rounding to pages.
-constexpr uint64_t kSmallPoolsMib = 12;
-/// Packets of the MTU that a worker copies into, beside those that it receives into.
-constexpr uint64_t kCopyPackets = 1024;
-/// Buffers of NICs are not smaller. What else a slot has: mbuf, headroom, PacketBuf.
-constexpr uint64_t kNicRoomBytes = 2048;
-constexpr uint64_t kSlotOverheadBytes = 600;
 constexpr const char* kSysctlFile = "/etc/sysctl.d/60-lyre.conf";
 /// Not lyre.conf: that would take the place of the package's own file.
 constexpr const char* kTmpfilesFile = "/etc/tmpfiles.d/lyre-hugepages.conf";
@@ -172,6 +160,30 @@ std::optional<Finding> narrow_iommu(const machine::Roots& roots,
   return std::nullopt;
 }
 
+/// In brackets in the kernel's file: "none [integrity] confidentiality". A kernel without lockdown
+/// has no such file.
+std::string lockdown_mode(const machine::Roots& roots) {
+  const std::string line = machine::first_line(roots.sys + "/kernel/security/lockdown");
+  const size_t begin = line.find('[');
+  const size_t end = line.find(']');
+  if (begin == std::string::npos || end == std::string::npos) return "none";
+  return line.substr(begin + 1, end - begin - 1);
+}
+
+/// Through these DPDK maps a NIC's registers by files of sysfs, which lockdown refuses.
+bool maps_by_sysfs(const std::string& driver) {
+  return driver == "uio_pci_generic" || driver == "igb_uio";
+}
+
+/// The driver of that kind that the NIC has or, while the kernel has it, would get; empty: none.
+std::string driver_by_sysfs(const NicState& state, bool is_bound) {
+  const bool has_user_space_driver = machine::is_user_space_driver(state.nic.driver);
+  if (is_bound) return maps_by_sysfs(state.nic.driver) ? state.nic.driver : "";
+  if (has_user_space_driver || !is_candidate(state)) return "";
+  const std::string driver = machine::default_driver(state.nic).driver;
+  return maps_by_sysfs(driver) ? driver : "";
+}
+
 /// The module that a NIC of the kernel's needs and that is not loaded; a NIC without an IOMMU goes
 /// before the others.
 std::string missing_module(const std::vector<NicState>& nics, bool has_vfio, bool has_uio) {
@@ -233,6 +245,28 @@ Finding check_iommu(const machine::Roots& roots, const std::vector<NicState>& ni
               "line");
 }
 
+/// A problem for a NIC that is bound so, a note for one that may be.
+Finding check_lockdown(const machine::Roots& roots, const std::vector<NicState>& nics) {
+  const std::string mode = lockdown_mode(roots);
+  if (mode == "none") return fine("lockdown", mode);
+  for (const bool is_bound : {true, false}) {
+    for (const NicState& state : nics) {
+      const std::string driver = driver_by_sysfs(state, is_bound);
+      if (driver.empty()) continue;
+      return (is_bound ? problem : note)(
+          "lockdown",
+          mode + ": " + state.nic.address + (is_bound ? " is on " : " would go to ") + driver,
+          "the kernel loads no module without a signature that it trusts, as igb_uio built on "
+          "this host, and maps no registers of a NIC through sysfs",
+          state.nic.has_iommu
+              ? "lyre nic bind " + state.nic.address + " --driver vfio-pci"
+              : "turn off Secure Boot in the firmware, or in the settings of the instance, or use "
+                "a machine with an IOMMU");
+    }
+  }
+  return fine("lockdown", mode + ", and no NIC that it matters to");
+}
+
 Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicState>& nics) {
   const bool has_vfio = has_module(roots, "vfio_pci", "vfio-pci");
   const bool has_uio = has_module(roots, "uio_pci_generic", "uio_pci_generic");
@@ -281,14 +315,6 @@ std::vector<Finding> check_write_combining(const machine::Roots& roots,
                "systemctl stop lyred && echo 'options igb_uio wc_activate=1' > "
                "/etc/modprobe.d/igb_uio.conf && modprobe -r igb_uio && modprobe igb_uio && "
                "systemctl start lyred")};
-}
-
-uint64_t hugepages_mib(uint32_t workers, const ConfiguredPackets& packets) {
-  constexpr uint64_t kMib = 1 << 20;
-  const uint64_t slot = std::max<uint64_t>(packets.mtu_bytes, kNicRoomBytes) + kSlotOverheadBytes;
-  const uint64_t packets_mib = (packets.rx_slots + kCopyPackets) * slot / kMib + 1;
-  const uint64_t sum = kHeapMib + workers * (kHeapOfWorkerMib + kSmallPoolsMib + packets_mib);
-  return std::max((sum + 1) / 2 * 2, kHugepagesMibMin);
 }
 
 Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics,
@@ -370,9 +396,13 @@ std::vector<Finding> check_nics(const std::vector<NicState>& nics) {
   const bool has_candidate = std::any_of(
       nics.begin(), nics.end(), [](const NicState& state) { return state.needed_for.empty(); });
   if (!has_candidate) {
-    findings.push_back(note("nic", "no NIC to spare",
-                            "Lyre takes a NIC away from the kernel, which needs the first one",
-                            "attach a second NIC, or use a virtual port: docs/user/install.md"));
+    findings.push_back(
+        note("nic", "no NIC to spare",
+             "Lyre takes a NIC away from the kernel, which needs the first one",
+             "attach a second NIC, or share the first one with the kernel: in a [[port]] "
+             "of lyred.toml device = \"net_af_xdp0,iface=INTERFACE\", force = true "
+             "and an address that the kernel does not have, and the drop-in "
+             "kernel-interface.conf"));
   }
   return findings;
 }

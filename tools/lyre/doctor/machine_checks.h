@@ -15,14 +15,14 @@ namespace lyre::tools {
 /// What the kernel says of itself: `release` as uname(2) gives it.
 Finding check_kernel(const std::string& release);
 Finding check_iommu(const machine::Roots& roots, const std::vector<NicState>& nics);
+/// Lockdown, which comes with Secure Boot, and NICs that DPDK drives without VFIO.
+Finding check_lockdown(const machine::Roots& roots, const std::vector<NicState>& nics);
 Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicState>& nics);
 /// ENAs on igb_uio: whether their registers are written in combined writes. `options` are the lines
 /// of modprobe's configuration. Nothing where there is no such NIC.
 std::vector<Finding> check_write_combining(const machine::Roots& roots,
                                            const std::vector<NicState>& nics,
                                            const std::string& options);
-/// Hugepages for so many workers, in MiB: DPDK's own memory, and the pools of each worker.
-uint64_t hugepages_mib(uint32_t workers, const ConfiguredPackets& packets);
 /// `needed_mib`: what lyred needs of them. `devices`: those of its ports. None reserved is a
 /// problem where one of these is a NIC that fetches from physical addresses.
 Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics,

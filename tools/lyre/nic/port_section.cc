@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <fstream>
 #include <memory>
 
+#include "machine/files.h"
 #include "machine/routes.h"
 
 namespace lyre::tools {
@@ -91,9 +91,24 @@ std::string kept_addresses(const machine::Nic& nic, const InterfaceUse& use) {
          "# again at boot.\n";
 }
 
+/// 0: the kernel does not know it, and may write -1.
+uint32_t positive_number(const std::string& file) {
+  return static_cast<uint32_t>(std::max<int64_t>(machine::number(file).value_or(0), 0));
+}
+
+/// The kernel forgets the speed with the interface.
+std::string speed_of_port(const machine::Nic& nic, uint32_t mbps) {
+  if (mbps > 0) return "speed_mbps = " + std::to_string(mbps) + "\n";
+  if (stays_with_kernel(nic)) return "";
+  return "# The kernel did not know the speed: write it here, in Mb/s. Without it this port\n"
+         "# counts as 0 for cores = \"auto\" (one worker if it is the only port), and NCCL is\n"
+         "# told 10 Gb/s unless the NIC reports its speed to lyred.\n"
+         "#speed_mbps = 25000\n";
+}
+
 }  // namespace
 
-InterfaceUse interface_use(const std::vector<std::string>& names) {
+InterfaceUse interface_use(const std::vector<std::string>& names, const machine::Roots& roots) {
   InterfaceUse use;
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return use;
@@ -103,9 +118,11 @@ InterfaceUse interface_use(const std::vector<std::string>& names) {
     const std::string address = address_of(*entry);
     if (!address.empty() && use.addresses.size() < kAddressesMax) use.addresses.push_back(address);
   }
-  use.gateways = gateways_of(names, use.addresses, {});
+  use.gateways = gateways_of(names, use.addresses, roots);
   for (const std::string& name : names) {
-    std::ifstream("/sys/class/net/" + name + "/mtu") >> use.mtu_bytes;
+    const std::string folder = roots.sys + "/class/net/" + name;
+    use.mtu_bytes = positive_number(folder + "/mtu");
+    use.speed_mbps = std::max(use.speed_mbps, positive_number(folder + "/speed"));
   }
   return use;
 }
@@ -134,6 +151,7 @@ std::string port_section(const NicState& state, const InterfaceUse& use) {
   if (stays_with_kernel(nic) && !use.addresses.empty()) out += kept_addresses(nic, use);
   out += "name = \"" + (nic.interfaces.empty() ? "rail0" : nic.interfaces.front()) + "\"\n";
   out += "device = \"" + state.device + "\"\n";
+  out += speed_of_port(nic, use.speed_mbps);
   if (use.addresses.empty()) {
     out += "# The kernel had no address on it: write this host's address and its network here.\n";
     out += "#address = \"10.9.0.1/24\"\n";

@@ -13,9 +13,10 @@ struct InterfaceUse {
   std::vector<std::string> addresses;  ///< "10.0.1.5/24"; no link-local ones
   std::vector<std::string> gateways;   ///< one of each family at most
   uint32_t mtu_bytes = 0;              ///< 0: unknown
+  uint32_t speed_mbps = 0;             ///< 0: unknown, as while the link is down
 };
 /// Of the interfaces `names`. Unknown ones have no addresses.
-InterfaceUse interface_use(const std::vector<std::string>& names);
+InterfaceUse interface_use(const std::vector<std::string>& names, const machine::Roots& roots = {});
 /// The routers of these interfaces, of the families of `addresses`.
 std::vector<std::string> gateways_of(const std::vector<std::string>& names,
                                      const std::vector<std::string>& addresses,

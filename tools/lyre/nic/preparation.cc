@@ -2,19 +2,20 @@
 
 #include <algorithm>
 
+#include "machine/core_choice.h"
 #include "machine/default_driver.h"
 #include "machine/memory.h"
 #include "machine/nic_guard.h"
 #include "machine/port_kind.h"
 #include "machine/vmbus.h"
 #include "tools/lyre/configured.h"
+#include "tools/lyre/hugepage_need.h"
+#include "tools/lyre/nic/port_section.h"
 
 namespace lyre::tools {
 namespace {
 
 constexpr const char* kSettle = "daemon-reload";
-/// Enough for one worker with default settings.
-constexpr uint64_t kHugepagesKib = 384 << 10;
 
 std::string drop_in_folder(const PreparedFiles& files) {
   return files.etc + "/systemd/system/lyred.service.d";
@@ -33,9 +34,19 @@ bool has_hugepages(const machine::Roots& roots) {
   });
 }
 
+/// For the workers that cores = "auto" takes for the NIC, as far as the kernel knows its speed.
+uint64_t hugepages_of(const NicState& state, const machine::Roots& roots) {
+  const InterfaceUse use = interface_use(state.nic.interfaces, roots);
+  ConfiguredPackets packets;
+  packets.mtu_bytes = std::max(packets.mtu_bytes, use.mtu_bytes);
+  const uint32_t workers = std::max(machine::workers_of(use.speed_mbps), 1u);
+  return hugepages_mib(workers, packets) * 1024 / machine::kPacketPageKib;
+}
+
 /// Now, and after each boot.
-Commands reserve_commands(const machine::Roots& roots, const PreparedFiles& files) {
-  const uint64_t pages = kHugepagesKib / machine::kPacketPageKib;
+Commands reserve_commands(const NicState& state, const machine::Roots& roots,
+                          const PreparedFiles& files) {
+  const uint64_t pages = hugepages_of(state, roots);
   if (machine::default_pool_kib(roots) == machine::kPacketPageKib) {
     return {
         {"sh", "-c", "echo vm.nr_hugepages=" + std::to_string(pages) + " > " + sysctl_file(files)},
@@ -124,7 +135,8 @@ Commands prepare_commands(const NicState& state, const std::string& driver,
   }
   if (!commands.empty()) commands.push_back({"systemctl", kSettle});
   if (needs_physical_addresses(state, driver) && !has_hugepages(roots)) {
-    for (auto& command : reserve_commands(roots, files)) commands.push_back(std::move(command));
+    for (auto& command : reserve_commands(state, roots, files))
+      commands.push_back(std::move(command));
   }
   return commands;
 }
