@@ -78,7 +78,7 @@ Result<std::unique_ptr<Assembly>> Assembly::prepare(const Config& config,
 Status Assembly::complete(const ControlThread& control, int reply_fd, const Heritage* heritage) {
   secret_ = heritage != nullptr ? heritage->secret : random_secret<SipKey>();
   const Status opened =
-      open_ports(heritage != nullptr ? std::span(heritage->macs) : std::span<const MacAddress>());
+      open_ports(heritage != nullptr ? std::span(heritage->ports) : std::span<const PortRecord>());
   if (!opened.ok()) return opened;
   if (heritage != nullptr) ports_->set_verified(heritage->verified_addresses);
   ports_->show(stats_);
@@ -123,13 +123,13 @@ int Assembly::memory_node_of(uint32_t worker) const {
 /// Opening takes a while. What arrives from here on is kept: the other process may not see it any
 /// more, and what it does see arrives twice, which TCP takes for a retransmission.
 Status Assembly::open_ports_early(const Heritage& heritage, uint32_t which) {
-  Status opened = open_ports(heritage.macs, which);
+  Status opened = open_ports(heritage.ports, which);
   ports_->discard_received(memories());
   return opened;
 }
 
-Status Assembly::open_ports(std::span<const MacAddress> macs, uint32_t which) {
-  return ports_->open(*backend_, memories(), macs, which);
+Status Assembly::open_ports(std::span<const PortRecord> earlier, uint32_t which) {
+  return ports_->open(*backend_, memories(), earlier, which);
 }
 
 std::vector<io::PacketMemory*> Assembly::memories() const {

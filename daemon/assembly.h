@@ -42,7 +42,7 @@ class Assembly {
                                                    std::unique_ptr<io::Backend> backend);
   /// What an earlier process leaves to this one.
   struct Heritage {
-    std::vector<MacAddress> macs;                              ///< of its ports
+    std::vector<PortRecord> ports;                             ///< by port
     SipKey secret;                                             ///< WorkerConfig::secret
     std::vector<std::vector<IpAddress>> verified_addresses{};  ///< RegistryRecord has them
   };
@@ -78,7 +78,7 @@ class Assembly {
   Status make_memories();
   int memory_node_of(uint32_t worker) const;
   std::vector<uint32_t> other_cores_of(uint32_t worker) const;
-  Status open_ports(std::span<const MacAddress> macs, uint32_t which = PortSet::kAll);
+  Status open_ports(std::span<const PortRecord> earlier, uint32_t which = PortSet::kAll);
   std::vector<io::PacketMemory*> memories() const;
   Status make_stats();
   StatsOptions stats_options() const;

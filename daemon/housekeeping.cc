@@ -72,6 +72,8 @@ void Housekeeping::look() {
   header.clients_total.set(parts_.registry().attached_total());
   parts_.refresh_domain_stats();
   if (progress_.look(now)) keep_alive(now);
+  const Nanos end_after = later(kEndAfter, notifier_.watchdog_timeout());
+  if (progress_.has_hung_for(end_after)) end_hung_daemon(end_after);
   schedule();
 }
 
@@ -147,6 +149,15 @@ void Housekeeping::look_for_checksums() {
       "segments with a wrong TCP checksum are dropped: if the other end of {} is a kernel's, it "
       "leaves checksums to hardware that is not there: ethtool -K INTERFACE tx off at that end",
       fmt::join(interfaces, " or "));
+}
+
+/// Containers have no watchdog, and a new daemon serves the clients. The core shows where the
+/// worker is.
+void Housekeeping::end_hung_daemon(Nanos after) {
+  spdlog::critical("a worker has made no turn for {} s: ending this process",
+                   after.value / seconds(1).value);
+  spdlog::default_logger()->flush();
+  std::abort();
 }
 
 /// Not called while a worker makes no turns: the service manager then restarts the daemon.

@@ -14,8 +14,9 @@
 namespace lyre {
 
 /// The periodic work of a running daemon: links, ports that need a restart, gauges, counters of
-/// devices, address conflicts, checksums that a kernel leaves out, and the service manager's
-/// watchdog. Thread: the one that runs `io`. Owner: borrows all that it is given.
+/// devices, address conflicts, checksums that a kernel leaves out, the service manager's
+/// watchdog, and the end of a daemon whose worker hangs. Thread: the one that runs `io`. Owner:
+/// borrows all that it is given.
 class Housekeeping {
  public:
   Housekeeping(boost::asio::io_context& io, Assembly& parts, Notifier& notifier);
@@ -35,6 +36,7 @@ class Housekeeping {
   std::optional<channel::ClaimView> last_claim(uint32_t port) const;
   void look_for_checksums();
   void keep_alive(Nanos now);
+  [[noreturn]] void end_hung_daemon(Nanos after);
 
   Assembly& parts_;
   Notifier& notifier_;

@@ -51,7 +51,7 @@ Status Launcher::assemble(const Process& process) {
 
 /// As in end_replaced(), but for devices that only one process can have: they come to rest.
 void Launcher::fail_to_succeed(const Successor& successor, const Error& error) {
-  if (parts_) parts_->ports().close(ports_with(PortHandover::kClosed, config_));
+  if (parts_) parts_->ports().close(ports_with(PortHandover::kClosed, config_), [] {});
   spdlog::error("{}", error.text);
   successor.give_up(error);
   spdlog::shutdown();

@@ -7,7 +7,7 @@ namespace lyre {
 Notifier::Notifier() {
   uint64_t timeout_us = 0;
   if (::sd_watchdog_enabled(0, &timeout_us) > 0) {
-    watchdog_period_ = micros(static_cast<int64_t>(timeout_us / 3));
+    watchdog_timeout_ = micros(static_cast<int64_t>(timeout_us));
   }
 }
 

@@ -18,11 +18,13 @@ class Notifier {
   /// Another process is the service's from now on.
   void replaced(pid_t by);
   void keep_alive();
-  /// How often keep_alive() is due; 0: there is no watchdog.
-  Nanos watchdog_period() const { return watchdog_period_; }
+  /// After this time without keep_alive() the daemon is ended; 0: there is no watchdog.
+  Nanos watchdog_timeout() const { return watchdog_timeout_; }
+  /// How often keep_alive() is due.
+  Nanos watchdog_period() const { return nanos(watchdog_timeout_.value / 3); }
 
  private:
-  Nanos watchdog_period_{0};
+  Nanos watchdog_timeout_{0};
 };
 
 }  // namespace lyre

@@ -67,7 +67,7 @@ Status Predecessor::start_process() {
   process_ = std::move(*process);
   link_.emplace(process_->take_socket());
   record::Writer offer;
-  write_offer(parts_.config, parts_.assembly.ports().macs(),
+  write_offer(parts_.config, parts_.assembly.ports().records(),
               parts_.assembly.uses_physical_addresses(), offer);
   return link_->send(UpgradeStep::kOffer, offer.bytes());
 }
@@ -133,6 +133,7 @@ Status Predecessor::hand_over() {
   if (!pause_when_quiet()) return Error{EBUSY, "the workers do not come to rest: try again"};
   const Nanos begin = monotonic_now();
   parts_.assembly.threads().call_clients(true);
+  parts_.keep_alive();
   Status left = leave();
   pause_ = monotonic_now() - begin;
   if (left.ok()) return left;
@@ -191,7 +192,8 @@ Status Predecessor::leave() {
   std::vector<int> descriptors;
   write_state(records, descriptors);
   if (Status sent = link_->send_state(records, descriptors); !sent.ok()) return sent;
-  parts_.assembly.ports().close(ports_with(PortHandover::kClosed, parts_.config));
+  parts_.assembly.ports().close(ports_with(PortHandover::kClosed, parts_.config),
+                                parts_.keep_alive);
   if (Status sent = link_->send(UpgradeStep::kPortsClosed); !sent.ok()) return sent;
   return await_taken_over();
 }
@@ -229,7 +231,7 @@ void Predecessor::write_state(record::Writer& records, std::vector<int>& descrip
 
 /// As if nothing had happened.
 void Predecessor::go_on() {
-  parts_.assembly.ports().reopen();
+  parts_.assembly.ports().reopen(parts_.keep_alive);
   parts_.assembly.threads().call_clients(false);
   parts_.assembly.threads().resume();
   parts_.assembly.threads().watch_queues();
@@ -241,7 +243,9 @@ Error Predecessor::explain(const Error& error) {
   if (!process_ || process_->pid() < 0) return error;
   if (error.code != EPIPE && error.code != EIO) process_->kill();  // it does not end by itself
   if (process_->pid() < 0) return error;
+  parts_.keep_alive();
   const std::string end = process_->await_end(kUpgradeEnd);
+  parts_.keep_alive();
   if (error.code != EPIPE) return error;
   return {EIO, "the new process " + end + ", and has written why to the log"};
 }

@@ -33,7 +33,7 @@ class Predecessor {
     ReplyTaker& replies;
     MappingOpener& mappings;
     std::string program;               ///< to start; empty: no upgrade
-    std::function<void()> keep_alive;  ///< called while the new process opens ports
+    std::function<void()> keep_alive;  ///< called while ports are closed and opened
     /// The process of this pid serves: this one has to end at once, and must not touch anything.
     std::function<void(pid_t)> on_replaced;
   };

@@ -26,7 +26,7 @@ Status Successor::meet(const Config& config) {
   if (!message.ok()) return message.error();
   auto offer = read_offer(config, message.value().payload);
   if (!offer.ok()) return offer.error();
-  heritage_.macs = std::move(offer->macs);
+  heritage_.ports = std::move(offer->ports);
   nic_owner_.uses_physical_addresses = offer->uses_physical_addresses;
   spdlog::info("taking over from release {}", offer->release);
   return Ok{};
@@ -38,6 +38,7 @@ Status Successor::await_ports() {
   if (Status said = link_.send(UpgradeStep::kPrepared, release); !said.ok()) return said;
   auto state = link_.receive_state(kUpgradePreparation);  // it waits for its clients
   if (!state.ok()) return state.error();
+  stopped_at_ = monotonic_now();
   state_ = std::move(*state);
   record::Reader in(state_.records());
   const auto list = [this](record::FieldReader& fields) { list_registry(fields, registry_); };
@@ -67,7 +68,9 @@ Status Successor::take_over(Assembly& parts) {
   if (taken.ok() && registry_.attached_count != parts.registry().attached_count()) {
     return not_right("a client has no connection");
   }
-  return taken.ok() ? take_workers(parts, in) : taken;
+  if (taken.ok()) taken = take_workers(parts, in);
+  if (taken.ok()) report_standstill(parts);
+  return taken;
 }
 
 Status Successor::take_connection(Assembly& parts, record::Reader& in) {
@@ -92,8 +95,7 @@ Status Successor::take_workers(Assembly& parts, record::Reader& in) {
   for (uint32_t i = 0; i < count; ++i) {
     if (!parts.worker(i).take_over(parts.registry().handover_commands(i), in, monotonic_now())) {
       return Error{EPROTO, "the sessions of worker " + std::to_string(i) +
-                               " do not fit into this daemon: its configuration has other "
-                               "addresses or smaller limits, or the records are not right"};
+                               " do not fit into this daemon: " + parts.worker(i).refusal()};
     }
     if (const uint32_t lost = parts.worker(i).sessions_lost(); lost > 0) {
       spdlog::warn("worker {}: {} sessions could not be taken over, and ended", i, lost);
@@ -106,6 +108,15 @@ Status Successor::take_workers(Assembly& parts, record::Reader& in) {
     for (uint32_t i = 0; i < count; ++i) done += parts.worker(i).try_claim_all() ? 1 : 0;
   }
   return Ok{};
+}
+
+/// The pause may be longer than the timeout after which a session is given up. The time until the
+/// first turn is not counted twice: threads, which report it, start later.
+void Successor::report_standstill(Assembly& parts) const {
+  const Nanos stood_still = monotonic_now() - stopped_at_;
+  for (uint32_t i = 0; i < parts.threads().count(); ++i) {
+    parts.worker(i).on_standstill(stood_still);
+  }
 }
 
 Status Successor::commit() { return link_.send(UpgradeStep::kTakenOver); }

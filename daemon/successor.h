@@ -43,11 +43,13 @@ class Successor {
 
   Status take_connection(Assembly& parts, record::Reader& in);
   Status take_workers(Assembly& parts, record::Reader& in);
+  void report_standstill(Assembly& parts) const;
 
   UpgradeLink link_;
   Assembly::Heritage heritage_;
   io::NicOwner nic_owner_;
   UpgradeState state_;
+  Nanos stopped_at_;  ///< when the state arrived: the other process's workers do not run
   RegistryRecord registry_;
   OwnedFd helper_;
   std::vector<OwnedFd> listeners_;

@@ -49,7 +49,7 @@ std::vector<Loss> NicGuard::needed_interfaces() const {
   }
   for (const auto& name :
        with_lower_interfaces(login_interfaces(roots_, ssh_connection_, own_addresses_))) {
-    needed.push_back({name, "an SSH session", true});
+    needed.push_back({name, "an SSH session"});
   }
   return needed;
 }

@@ -13,8 +13,7 @@ namespace lyre::machine {
 /// What a machine loses when the kernel loses a NIC.
 struct Loss {
   std::string interface;
-  std::string carries;      ///< "this machine's default route" or "an SSH session"
-  bool is_passing = false;  ///< it ends by itself, as a session does
+  std::string carries;  ///< "this machine's default route" or "an SSH session"
 };
 
 /// Finds the NICs that keep a machine reachable: nothing may take them from the kernel unasked, or

@@ -42,11 +42,11 @@ void check_nics(const Config& config, const machine::NicGuard& guard, std::vecto
     if (port.is_forced) continue;
     const auto loss = guard.loss_with(port.device);
     if (!loss) continue;
-    const int code = loss->is_passing ? EBUSY : EPERM;
-    errors.push_back({code, complaint(config.file, port.lines.of("device"), "port.device",
-                                      "'" + port.device + "' of '" + port.name + "' is " +
-                                          loss->interface + ", which carries " + loss->carries +
-                                          ", allowed: another NIC, or force = true")});
+    // A session ends, and DHCP may give another interface the default route later.
+    errors.push_back({EBUSY, complaint(config.file, port.lines.of("device"), "port.device",
+                                       "'" + port.device + "' of '" + port.name + "' is " +
+                                           loss->interface + ", which carries " + loss->carries +
+                                           ", allowed: another NIC, or force = true")});
   }
 }
 

@@ -50,12 +50,12 @@ std::vector<IpAddress> own_addresses(const PortConfig& config) {
 }  // namespace
 
 Status PortSet::open(io::Backend& backend, std::span<io::PacketMemory* const> memories,
-                     std::span<const MacAddress> macs, uint32_t which) {
+                     std::span<const PortRecord> earlier, uint32_t which) {
   ports_.resize(count());
   upkeeps_.resize(count());
   for (uint32_t i = 0; i < count(); ++i) {
     if (ports_[i] != nullptr || (which >> i & 1) == 0) continue;
-    if (Status opened = open_one(i, backend, memories, macs); !opened.ok()) return opened;
+    if (Status opened = open_one(i, backend, memories, earlier); !opened.ok()) return opened;
   }
   return check_slots(memories);
 }
@@ -74,7 +74,7 @@ Status PortSet::check_slots(std::span<io::PacketMemory* const> memories) const {
 
 Status PortSet::open_one(uint32_t port, io::Backend& backend,
                          std::span<io::PacketMemory* const> memories,
-                         std::span<const MacAddress> macs) {
+                         std::span<const PortRecord> earlier) {
   const PortConfig& config = config_.ports[port];
   io::PortOptions options{.device = config.device,
                           .index = static_cast<uint8_t>(port),
@@ -83,7 +83,10 @@ Status PortSet::open_one(uint32_t port, io::Backend& backend,
                           .is_trusted = config.is_trusted,
                           .has_super_packets = config.has_super_packets,
                           .rx_slots_max = config_.rx_slots / 2 / count()};
-  if (port < macs.size()) options.mac = macs[port];
+  if (port < earlier.size()) {
+    options.mac = earlier[port].mac;
+    options.rss_key = earlier[port].rss_key;
+  }
   auto opened = backend.open_port(options, memories);
   if (!opened.ok()) {
     return Error{opened.error().code, complaint(config_.file, config.lines.first,
@@ -354,25 +357,33 @@ void PortSet::resume() {
   }
 }
 
-void PortSet::close(uint32_t which) {
+void PortSet::close(uint32_t which, const KeepAlive& keep_alive) {
   for (uint32_t i = 0; i < count(); ++i) {
     if (i >= ports_.size() || ports_[i] == nullptr || (which >> i & 1) == 0) continue;
     ports_[i]->suspend();
     ports_[i]->close();
     upkeeps_[i].restart = Restart::kSuspended;
+    keep_alive();
   }
 }
 
-void PortSet::reopen() {
+void PortSet::reopen(const KeepAlive& keep_alive) {
   for (uint32_t i = 0; i < count(); ++i) {
-    if (upkeeps_[i].restart == Restart::kSuspended) restart(i);
+    if (upkeeps_[i].restart != Restart::kSuspended) continue;
+    restart(i);
+    keep_alive();
   }
   resume();
 }
 
-std::vector<MacAddress> PortSet::macs() const {
-  std::vector<MacAddress> out;
-  for (const auto& port : ports_) out.push_back(port->info().capabilities.mac);
+std::vector<PortRecord> PortSet::records() const {
+  std::vector<PortRecord> out;
+  for (uint32_t i = 0; i < count(); ++i) {
+    const io::PortInfo& known = ports_[i]->info();
+    out.push_back({.device = config_.ports[i].device,
+                   .mac = known.capabilities.mac,
+                   .rss_key = known.rss_key});
+  }
   return out;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include "daemon/config/config.h"
 #include "daemon/ports/device_counters.h"
 #include "daemon/ports/link_watch.h"
+#include "daemon/protocol/handover_records.h"
 #include "daemon/stats/stats_segment.h"
 #include "stack/channel/control.h"
 #include "stack/io/backend.h"
@@ -29,9 +31,9 @@ class PortSet {
   /// Opens those of the ports `which` (bit n: port n) that are not open, with a queue for each
   /// memory. All must be open before anything else is called.
   /// Fails: one line that names the configuration's line; those before stay open.
-  /// `macs`: what the ports had in an earlier process; none: there was none.
+  /// `earlier`: the ports of an earlier process; none: there was none.
   Status open(io::Backend& backend, std::span<io::PacketMemory* const> memories,
-              std::span<const MacAddress> macs = {}, uint32_t which = kAll);
+              std::span<const PortRecord> earlier = {}, uint32_t which = kAll);
   /// Drops what open ports have received so far. REQUIRES: no worker polls.
   void discard_received(std::span<io::PacketMemory* const> memories);
 
@@ -75,13 +77,16 @@ class PortSet {
   /// REQUIRES: no worker polls.
   void resume();
 
+  /// Called after each port, because one may take seconds: see Notifier::keep_alive().
+  using KeepAlive = std::function<void()>;
   /// Closes those of the ports `which` that are open, for another process. REQUIRES: no worker
   /// polls.
-  void close(uint32_t which = kAll);
+  void close(uint32_t which, const KeepAlive& keep_alive);
   /// Opens again what was closed. What cannot be opened now is opened later, as after any failure.
   /// REQUIRES: no worker polls.
-  void reopen();
-  std::vector<MacAddress> macs() const;
+  void reopen(const KeepAlive& keep_alive);
+  /// For another process that opens the ports.
+  std::vector<PortRecord> records() const;
 
   /// Writes a line about each port to the log.
   void log() const;
@@ -90,7 +95,7 @@ class PortSet {
 
  private:
   Status open_one(uint32_t port, io::Backend& backend, std::span<io::PacketMemory* const> memories,
-                  std::span<const MacAddress> macs);
+                  std::span<const PortRecord> earlier);
   Status check_link_local(uint32_t port) const;
   Status check_slots(std::span<io::PacketMemory* const> memories) const;
   void join_groups(uint32_t port);

@@ -18,7 +18,7 @@
 /// behind has_since().
 namespace lyre {
 
-inline constexpr uint16_t kDaemonHandoverVersion = 3;  ///< of all records below
+inline constexpr uint16_t kDaemonHandoverVersion = 4;  ///< of all records below
 inline constexpr uint32_t kNoDomain = UINT32_MAX;
 
 /// A string of at most 4 KiB.
@@ -29,6 +29,15 @@ void list_text(Fields& fields, T& text) {
   fields.number(bytes, uint16_t{0}, uint16_t{4096});
   if constexpr (!std::is_const_v<T>) text.resize(bytes);
   fields.bytes({reinterpret_cast<Byte*>(text.data()), bytes});
+}
+
+/// At most 255 bytes.
+template <typename Fields, typename T>
+void list_short_bytes(Fields& fields, T& bytes) {
+  auto count = static_cast<uint8_t>(bytes.size());
+  fields.number(count, uint8_t{0}, uint8_t{UINT8_MAX});
+  if constexpr (!std::is_const_v<T>) bytes.resize(count);
+  fields.bytes(bytes);
 }
 
 /// Of each port, some of its addresses.
@@ -68,12 +77,18 @@ void list_daemon(Fields& fields, T& record) {
 struct PortRecord {
   std::string device;
   MacAddress mac;  ///< peers know the port by it
+  /// Since version 4; empty: none is known. With another one, the NIC gives most connections to
+  /// other workers.
+  std::vector<uint8_t> rss_key;
+
+  bool operator==(const PortRecord&) const = default;
 };
 
 template <typename Fields, typename T>
 void list_port(Fields& fields, T& record) {
   list_text(fields, record.device);
   fields.bytes(record.mac.bytes);
+  if (fields.has_since(4)) list_short_bytes(fields, record.rss_key);
 }
 
 struct SocketRecord {

@@ -1,8 +1,7 @@
 #include "daemon/upgrade/offer.h"
 
 #include <cerrno>
-
-#include "daemon/protocol/handover_records.h"
+#include <utility>
 
 namespace lyre {
 namespace {
@@ -44,18 +43,17 @@ Status check_counts(const Config& config, const DaemonRecord& daemon, size_t soc
 
 }  // namespace
 
-void write_offer(const Config& config, std::span<const MacAddress> macs,
+void write_offer(const Config& config, std::span<const PortRecord> ports,
                  bool uses_physical_addresses, record::Writer& out) {
   const std::vector<SocketRecord> sockets = sockets_of(config);
   const DaemonRecord daemon{.release = LYRE_VERSION,
                             .worker_count = static_cast<uint32_t>(config.cores.size()),
-                            .port_count = static_cast<uint32_t>(config.ports.size()),
+                            .port_count = static_cast<uint32_t>(ports.size()),
                             .socket_count = static_cast<uint32_t>(sockets.size()),
                             .uses_physical_addresses = uses_physical_addresses};
   out.add(record::Kind::kDaemon, kDaemonHandoverVersion,
           [&](record::FieldWriter& fields) { list_daemon(fields, daemon); });
-  for (size_t i = 0; i < config.ports.size(); ++i) {
-    const PortRecord port{.device = config.ports[i].device, .mac = macs[i]};
+  for (const PortRecord& port : ports) {
     out.add(record::Kind::kPort, kDaemonHandoverVersion,
             [&](record::FieldWriter& fields) { list_port(fields, port); });
   }
@@ -73,14 +71,14 @@ Result<Offer> read_offer(const Config& config, std::span<const uint8_t> bytes) {
   const std::vector<SocketRecord> sockets = sockets_of(config);
   if (Status same = check_counts(config, daemon, sockets.size()); !same.ok()) return same.error();
   Offer offer{.release = daemon.release,
-              .macs = {},
+              .ports = {},
               .uses_physical_addresses = daemon.uses_physical_addresses};
   for (const PortConfig& own : config.ports) {
     PortRecord port;
     const auto list_it = [&](record::FieldReader& fields) { list_port(fields, port); };
     if (!in.take(record::Kind::kPort, kDaemonHandoverVersion, list_it)) return not_right();
     if (Status same = check_port(own, port); !same.ok()) return same.error();
-    offer.macs.push_back(port.mac);
+    offer.ports.push_back(std::move(port));
   }
   for (const SocketRecord& own : sockets) {
     SocketRecord socket;

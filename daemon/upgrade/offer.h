@@ -5,19 +5,20 @@
 #include <vector>
 
 #include "daemon/config/config.h"
-#include "stack/base/mac_address.h"
+#include "daemon/protocol/handover_records.h"
 #include "stack/base/result.h"
 #include "stack/record/stream.h"
 
 namespace lyre {
 
-/// What a daemon with this configuration says of itself to the one that comes. `macs`: by port.
-void write_offer(const Config& config, std::span<const MacAddress> macs,
+/// What a daemon with this configuration says of itself to the one that comes. `ports`: all of
+/// them.
+void write_offer(const Config& config, std::span<const PortRecord> ports,
                  bool uses_physical_addresses, record::Writer& out);
 
 struct Offer {
   std::string release;
-  std::vector<MacAddress> macs;          ///< by port
+  std::vector<PortRecord> ports;         ///< in the order of the configuration
   bool uses_physical_addresses = false;  ///< of memory, for NICs
 };
 /// Fails: the records are not right, or one line that says how `config` differs.

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "daemon/base/daemon_limits.h"
-
 namespace lyre {
 
 Progress::Progress(uint32_t worker_count, Turns turns, Nanos now)
@@ -15,6 +13,7 @@ bool Progress::look(Nanos now) {
     all = std::exchange(seen_[i], turns_(i)) != seen_[i] && all;
   }
   if (all) seen_at_ = now;
+  vain_looks_ = all ? 0 : vain_looks_ + 1;
   return all;
 }
 

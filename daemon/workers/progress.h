@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "daemon/base/daemon_limits.h"
 #include "stack/base/nanos.h"
 
 namespace lyre {
@@ -21,11 +22,17 @@ class Progress {
   /// True when not all of them have for so long that one must hang: an idle one makes a turn within
   /// kSleepMax. REQUIRES: look() is called every kHousekeepingPeriod.
   bool is_hanging(Nanos now) const;
+  /// True when that lasts for so many looks. They are counted, because this process may have been
+  /// stopped for a while.
+  bool has_hung_for(Nanos time) const {
+    return vain_looks_ * kHousekeepingPeriod.value >= time.value;
+  }
 
  private:
   Turns turns_;
   std::vector<uint64_t> seen_;
   Nanos seen_at_;
+  int64_t vain_looks_ = 0;  ///< in a row
 };
 
 /// Limits the rate of a warning about a counter.

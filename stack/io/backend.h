@@ -45,6 +45,8 @@ struct PortOptions {
   bool has_super_packets = false;
   /// The address that an earlier process had, for drivers that draw one.
   std::optional<MacAddress> mac;
+  /// The RSS key that it had, for drivers that draw one. Empty: none is known.
+  std::vector<uint8_t> rss_key{};
   uint32_t rx_slots_max = 0;    ///< of each memory, for the receive ring; 0: as many as it likes
   uint32_t rx_descriptors = 0;  ///< 0: a default that suits the driver
   uint32_t tx_descriptors = 0;
@@ -78,9 +80,10 @@ struct PortInfo {
   std::string pci_path;  ///< real sysfs path, empty for virtual wires
   int numa_node = -1;
   uint32_t queue_count = 0;
-  bool does_dma = false;  ///< reads and writes packet memory without the CPU
-  bool has_rss = false;   ///< the NIC spreads flows over the queues
-  std::string warning;    ///< what makes the port work badly, and the cure; empty: nothing
+  bool does_dma = false;           ///< reads and writes packet memory without the CPU
+  bool has_rss = false;            ///< the NIC spreads flows over the queues
+  std::vector<uint8_t> rss_key{};  ///< its key; empty: the driver does not tell it
+  std::string warning;             ///< what makes the port work badly, and the cure; empty: nothing
   IoCapabilities capabilities;
 };
 

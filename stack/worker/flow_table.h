@@ -52,11 +52,15 @@ class FlowTable {
     std::memcpy(words, tuple.local.address.bytes.data(), 16);
     std::memcpy(words + 2, tuple.remote.address.bytes.data(), 16);
     const uint64_t ports = (uint64_t{tuple.local.port} << 16) | tuple.remote.port;
-    const uint64_t mixed =
-        mix(words[0] ^ words[1] ^ key_.k0, words[2] ^ std::rotl(words[3], 32) ^ key_.k1);
     // A key with few bits set, as tests have, would not mix by itself.
     constexpr uint64_t kManyBits = 0x9e3779b97f4a7c15;
-    return static_cast<uint32_t>(mix(mixed ^ ports, key_.k0 ^ kManyBits) >> 16);
+    // Each word meets the key before another one: a peer can choose all of its address, and would
+    // make one word cancel another.
+    const uint64_t k0 = key_.k0 ^ kManyBits;
+    const uint64_t k1 = key_.k1 ^ std::rotl(kManyBits, 32);
+    const uint64_t remote = mix(words[2] ^ k0, words[3] ^ k1);
+    const uint64_t both = mix(words[0] ^ remote, words[1] ^ k0);
+    return static_cast<uint32_t>(mix(both ^ ports, k1) >> 16);
   }
 
  private:

@@ -5,6 +5,7 @@
 
 #include "stack/tcp/connection_fields.h"
 #include "stack/tcp/connection_record.h"
+#include "stack/wire/tcp_segment.h"
 
 namespace lyre::worker {
 
@@ -206,6 +207,7 @@ bool HandoverReader::read_listeners(uint32_t count, record::Reader& in) {
     if (!state_.listeners.restore(record.index, listener)) return false;
     state_.contexts[record.context].listeners.push_back(state_.listeners, record.index);
     state_.places.add_listener(state_.accounts.user_of(record.context));
+    parts_.stats_writer.write_listener_row(record.index);
   }
   return true;
 }
@@ -220,7 +222,7 @@ bool HandoverReader::read_session(record::Reader& in) {
   if (restore_session(record, in)) return true;
   // With another configuration, or a later version, no session need end: the earlier daemon goes
   // on.
-  if (is_address_missing_ || !skip_parts(in)) return false;
+  if (refusal_ != nullptr || !skip_parts(in)) return false;
   lose(record);
   return true;
 }
@@ -296,11 +298,22 @@ bool HandoverReader::is_sound(const SessionRecord& record) const {
   const bool has_listener = state_.listeners.is_valid(record.listener, record.listener_generation);
   if (has_listener && !record.is_passive) return false;
   if (is_closed) return record.piece_count == 0;
+  // What is sent is no larger than what is received: RFC 9293 3.7.1, and the port's MTU.
+  const tcp::ConnectionInfo info = state_.engine.info(record.conn);
+  const uint32_t mss_bytes_max = state_.engine.config(record.conn).mss_bytes;
+  if (info.mss_bytes > mss_bytes_max || info.mss_full_bytes > mss_bytes_max) return false;
   uint64_t bytes = 0;
   state_.sends.for_each(state_.sessions[record.conn].sends,
                         [&](const BufRef& piece) { bytes += piece.length; });
-  return bytes ==
-         uint64_t{state_.engine.info(record.conn).send_queue_bytes} + record.head_acked_bytes;
+  return bytes == uint64_t{info.send_queue_bytes} + record.head_acked_bytes;
+}
+
+/// Whether segments of the connection, sent and received, fit into packets of its port.
+bool HandoverReader::fits_mtu(uint32_t conn) const {
+  const uint32_t header_bytes =
+      wire::ip_and_tcp_header_bytes(state_.engine.tuple(conn).local.address);
+  const uint32_t packet_bytes = state_.engine.config(conn).mss_bytes + header_bytes;
+  return packet_bytes <= state_.ports[state_.sessions[conn].port].mtu_bytes();
 }
 
 /// The connection's place in the tables, and its way to the peer.
@@ -312,12 +325,18 @@ bool HandoverReader::restore_place(const SessionRecord& record) {
   // Routers of IPv6 that were learned are learned again: until then there may be no route.
   const bool may_wait =
       port && !tuple.local.address.is_v4() && state_.neighbours.ndp().takes_routers(*port);
-  is_address_missing_ = !port || (!route && !may_wait);
-  if (is_address_missing_) return false;
+  if (!port || (!route && !may_wait)) {
+    refusal_ = "its configuration lacks the address or the route of a session";
+    return false;
+  }
   session::Session& session = state_.session(record.conn);
   session.port = route ? route->port : *port;
   session.next_hop = route ? route->next_hop : IpAddress{};
   session.is_local = route && route->is_local;
+  if (!record.is_over && !fits_mtu(record.conn)) {
+    refusal_ = "a session has larger segments than port.mtu allows: raise it, or restart lyred";
+    return false;
+  }
   state_.flows.insert(tuple, record.conn);
   return true;
 }
@@ -390,7 +409,12 @@ bool HandoverReader::restore_text(uint32_t conn, SeqNum start, std::span<const u
   while (!bytes.empty()) {
     const bool is_needed = !start.after(state_.engine.receive_queue(conn).text_end());
     io::PacketBuf* packet = state_.memory.alloc_rx();
-    if (packet == nullptr) return !is_needed;
+    if (packet == nullptr) {
+      if (is_needed) {
+        refusal_ = "memory.rx_slots has no room for unread bytes: raise it, or restart lyred";
+      }
+      return !is_needed;
+    }
     const auto count = static_cast<uint32_t>(std::min<size_t>(bytes.size(), packet->tailroom));
     std::memcpy(packet->data, bytes.data(), count);
     packet->length = count;

@@ -12,6 +12,7 @@
 #include "stack/worker/received_payload.h"
 #include "stack/worker/region_lifecycle.h"
 #include "stack/worker/session_lifecycle.h"
+#include "stack/worker/stats_writer.h"
 #include "stack/worker/worker_state.h"
 
 namespace lyre::worker {
@@ -29,6 +30,7 @@ class HandoverReader {
     RegionLifecycle& regions;
     ReceivedPayload& payload;
     ControlReplies& replies;
+    StatsWriter& stats_writer;
   };
   HandoverReader(WorkerState& state, const Parts& parts) : state_(state), parts_(parts) {}
 
@@ -39,6 +41,12 @@ class HandoverReader {
   /// client is told that it ended, and its peer is reset when it sends again.
   bool take_over(std::span<const Command> memory, record::Reader& in);
   uint32_t sessions_lost() const { return sessions_lost_; }
+  /// Why take_over() failed: what does not fit into this worker, or that the records are not right.
+  const char* refusal() const {
+    return refusal_ != nullptr
+               ? refusal_
+               : "its configuration has smaller limits, or the records are not right";
+  }
 
  private:
   bool read_contexts(uint32_t count, record::Reader& in);
@@ -50,6 +58,7 @@ class HandoverReader {
   bool restore_session(const SessionRecord& record, record::Reader& in);
   bool is_sound(const SessionRecord& record) const;
   bool restore_place(const SessionRecord& record);
+  bool fits_mtu(uint32_t conn) const;
   bool restore_context(const SessionRecord& record);
   void restore_listener(const SessionRecord& record);
   void lose(const SessionRecord& record);
@@ -76,7 +85,7 @@ class HandoverReader {
   std::vector<Charge> charges_;     ///< of what clients have
   std::vector<ContextRecord> detaching_;
   uint32_t sessions_lost_ = 0;
-  bool is_address_missing_ = false;
+  const char* refusal_ = nullptr;  ///< what this configuration has not, and a session needs
 };
 
 }  // namespace lyre::worker

@@ -127,6 +127,7 @@ channel::EndStatus SessionLifecycle::open(uint32_t context, const Endpoint& loca
   if (!state_.contexts[context].may_talk(route->port, local.port, remote.address)) {
     return channel::EndStatus::kForbidden;
   }
+  if (!state_.may_add_session(context)) return channel::EndStatus::kNoResources;
   FourTuple tuple{.local = {route->source, local.port}, .remote = remote};
   if (!local.address.is_unspecified()) tuple.local.address = local.address;
   if (tuple.local.port == 0) {
@@ -136,9 +137,7 @@ channel::EndStatus SessionLifecycle::open(uint32_t context, const Endpoint& loca
   } else if (is_in_use(tuple)) {
     return channel::EndStatus::kAddressInUse;
   }
-  if (!state_.may_add_session(context) || !state_.router.can_claim(tuple)) {
-    return channel::EndStatus::kNoResources;
-  }
+  if (!state_.router.can_claim(tuple)) return channel::EndStatus::kNoResources;
   make_room();
   conn = state_.engine.open_active(tuple, connection_config(*route), state_.now);
   if (conn == tcp::kNoConn) return channel::EndStatus::kNoResources;

@@ -25,13 +25,14 @@ constexpr uint32_t kListenerBit = 0x8000'0000;
 
 size_t Submissions::take() {
   size_t taken = 0;
+  opens_ = 0;
   walk_.over(state_.contexts.in_use(), [&](uint32_t index) {
     Context& context = state_.contexts[index];
     if (context.state != Context::State::kAttached) return true;
     const char* broken_rule = nullptr;
     taken += take_of(context, broken_rule);
     if (broken_rule != nullptr) parts_.replies.expel(context, broken_rule);
-    return taken < kSubmissionsPerPollMax;
+    return taken < kSubmissionsPerPollMax && opens_ < kOpensPerPollMax;
   });
   state_.stats.worker->submissions.add(taken);
   return taken;
@@ -40,8 +41,10 @@ size_t Submissions::take() {
 size_t Submissions::take_of(Context& context, const char*& broken_rule) {
   // A client that left reads no answer, so it needs no room for one, and opens nothing.
   const bool has_left = context.state == Context::State::kDetaching;
+  const size_t opens_max = opens_ + kOpensPerContextMax;
   size_t count = 0;
-  while (count < kSubmissionsPerContextMax && context.submissions.available() > 0) {
+  while (count < kSubmissionsPerContextMax && opens_ < opens_max &&
+         context.submissions.available() > 0) {
     if (context.completions.room() == 0 && !has_left) break;  // the answer would have none
     const channel::Submission entry = context.submissions.pop();
     ++count;
@@ -116,6 +119,7 @@ bool Submissions::is_live(const Context& context, channel::SessionName name) con
 }
 
 const char* Submissions::on_connect(Context& context, const channel::Submission& entry) {
+  ++opens_;
   const auto& open = entry.body.open;
   const Endpoint remote = endpoint_of(open.remote_address, open.remote_port);
   const Endpoint local = endpoint_of(open.local_address, open.local_port);

@@ -28,8 +28,9 @@ class Submissions {
   };
   Submissions(WorkerState& state, const Parts& parts) : state_(state), parts_(parts) {}
 
-  /// Takes up to kSubmissionsPerContextMax entries of each context, until kSubmissionsPerPollMax
-  /// are taken. Returns how many it took.
+  /// Takes up to kSubmissionsPerContextMax entries of each context, up to kOpensPerContextMax opens
+  /// among them, until kSubmissionsPerPollMax or kOpensPerPollMax are taken. Returns how many it
+  /// took.
   size_t take();
   /// Some of one context's. `broken_rule`: nullptr, or the rule that the last one broke.
   size_t take_of(Context& context, const char*& broken_rule);
@@ -63,6 +64,7 @@ class Submissions {
   WorkerState& state_;
   Parts parts_;
   ContextWalk walk_;
+  size_t opens_ = 0;  ///< in this turn
 };
 
 }  // namespace lyre::worker

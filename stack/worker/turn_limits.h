@@ -15,6 +15,9 @@ inline constexpr size_t kRxBurstPackets = 32;
 inline constexpr size_t kRxBurstsPerPollMax = 4;
 inline constexpr size_t kSubmissionsPerContextMax = 64;
 inline constexpr size_t kSubmissionsPerPollMax = 1024;
+/// An open looks for a port, and costs as much as many other submissions.
+inline constexpr size_t kOpensPerContextMax = 4;
+inline constexpr size_t kOpensPerPollMax = 16;
 inline constexpr size_t kTimersPerPollMax = 512;
 inline constexpr size_t kTxPacketsPerPollMax = 256;
 /// Segments of one session before the next session is served: about 64 KiB at MTU 1500.

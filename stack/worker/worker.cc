@@ -37,8 +37,9 @@ struct Worker::Impl : Parts {
   Inbox inbox;
   Backoff room_retry{kRoomRetryFirst, kRoomRetryLongest};
   ConnectionWalk shutdown_walk;
-  uint32_t sessions_lost = 0;  ///< in take_over()
-  uint32_t next_to_claim = 0;  ///< after take_over(): connections below this are claimed
+  uint32_t sessions_lost = 0;     ///< in take_over()
+  const char* refusal = nullptr;  ///< of take_over()
+  uint32_t next_to_claim = 0;     ///< after take_over(): connections below this are claimed
 };
 
 Worker::Impl::Impl(const WorkerConfig& config, io::PacketMemory& memory,
@@ -245,9 +246,10 @@ bool Worker::take_over(std::span<const Command> memory, record::Reader& in, Nano
   impl_->state.now = now;
   impl_->state.timers.advance(now, 0, [](uint32_t) {});
   HandoverReader reader(impl_->state, {impl_->lifecycle, impl_->contexts, impl_->regions,
-                                       impl_->payload, impl_->replies});
+                                       impl_->payload, impl_->replies, impl_->stats_writer});
   const bool is_taken = reader.take_over(memory, in);
   impl_->sessions_lost = reader.sessions_lost();
+  impl_->refusal = reader.refusal();
   // Received bytes were copied by this thread, which is not the worker's.
   impl_->state.memory.return_cached();
   return is_taken;
@@ -260,6 +262,7 @@ std::vector<IpAddress> Worker::verified_addresses(uint32_t port) const {
   }
   return out;
 }
+const char* Worker::refusal() const { return impl_->refusal; }
 uint32_t Worker::sessions_lost() const { return impl_->sessions_lost; }
 bool Worker::try_claim_all() {
   WorkerState& state = impl_->state;

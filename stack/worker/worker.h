@@ -161,6 +161,8 @@ class Worker {
   /// for each of its clients and a kAddRegion for each of their regions, mapped in this process.
   /// False: it cannot, and must not make a turn.
   bool take_over(std::span<const Command> memory, record::Reader& in, Nanos now);
+  /// Why take_over() returned false: what does not fit, in a few words.
+  const char* refusal() const;
   /// Sessions whose records take_over() found to be wrong. Their clients are told that they ended.
   uint32_t sessions_lost() const;
   /// Claims the connections that were taken over, as far as the rings between workers have room.

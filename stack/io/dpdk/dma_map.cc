@@ -19,9 +19,8 @@ uint64_t address(const uint8_t* base) { return reinterpret_cast<uint64_t>(base);
 }  // namespace
 
 DmaMap::Range* DmaMap::find(const uint8_t* base) {
-  const auto at = std::find_if(ranges_.begin(), ranges_.end(),
-                               [base](const Range& range) { return range.base == base; });
-  return at == ranges_.end() ? nullptr : &*at;
+  const auto at = ranges_.find(base);
+  return at == ranges_.end() ? nullptr : &at->second;
 }
 
 bool DmaMap::map_for_driver(Range& range, rte_device* device) {
@@ -78,7 +77,7 @@ bool DmaMap::map_for(Range& range, rte_device* device, Reach reach) {
 void DmaMap::refuse_optional() {
   const std::lock_guard lock(mutex_);
   ++pools_only_devices_;
-  for (Range& range : ranges_) {
+  for (auto& [start, range] : ranges_) {
     if (range.need == Need::kOptional) range.status = Error{ENOTSUP, kPoolsOnlyReason};
   }
 }
@@ -94,7 +93,7 @@ bool DmaMap::add_device(rte_device* device, Reach reach) {
   } else {
     driver_devices_.push_back(device);
   }
-  for (Range& range : ranges_) {
+  for (auto& [start, range] : ranges_) {
     if (!range.status.ok() || map_for(range, device, reach)) continue;
     if (range.need == Need::kRequired) return false;
     const std::lock_guard lock(mutex_);
@@ -113,10 +112,10 @@ void DmaMap::remove_device(rte_device* device, Reach reach) {
   if (reach == Reach::kVfio) {
     // The container drops its mappings with its last device, so they are removed before that.
     if (--vfio_devices_ > 0) return;
-    for (Range& range : ranges_) unmap_vfio(range);
+    for (auto& [start, range] : ranges_) unmap_vfio(range);
     return;
   }
-  for (const Range& range : ranges_) {
+  for (const auto& [start, range] : ranges_) {
     void* base = const_cast<uint8_t*>(range.base);
     if (range.is_registered) rte_dev_dma_unmap(device, base, address(range.base), range.bytes);
   }
@@ -153,7 +152,7 @@ Status DmaMap::add(const uint8_t* base, size_t bytes, size_t page_bytes, Need ne
     range.status = Error{ENOTSUP, kPoolsOnlyReason};
   }
   const Status status = range.status;
-  ranges_.push_back(std::move(range));
+  ranges_.emplace(base, std::move(range));
   return status;
 }
 
@@ -183,10 +182,9 @@ void DmaMap::remove(const uint8_t* base, size_t bytes) {
   Range last;
   {
     const std::lock_guard lock(mutex_);
-    Range* range = find(base);
-    last = std::move(*range);
-    *range = std::move(ranges_.back());
-    ranges_.pop_back();
+    const auto range = ranges_.find(base);
+    last = std::move(range->second);
+    ranges_.erase(range);
   }
   unmap(last);
 }

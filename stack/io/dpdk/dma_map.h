@@ -6,6 +6,7 @@
 #include <optional>
 #include <shared_mutex>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "stack/base/result.h"
@@ -98,7 +99,8 @@ class DmaMap {
   uint32_t vfio_devices_ = 0;
   uint32_t pools_only_devices_ = 0;
   std::vector<rte_device*> driver_devices_;
-  std::vector<Range> ranges_;
+  /// By base. Workers look as well, at each change of a region.
+  std::unordered_map<const uint8_t*, Range> ranges_;
 };
 
 }  // namespace lyre::io::dpdk

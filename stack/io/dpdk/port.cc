@@ -119,6 +119,7 @@ Result<std::unique_ptr<Port>> EthernetPort::open(const PortOptions& options, Dma
   if (memories.empty()) return Error{EINVAL, options.device + ": no worker to serve"};
   std::unique_ptr<EthernetPort> port(new EthernetPort(options, dma_map, memories));
   if (options.mac) keep_mac(port->args_, *options.mac);
+  port->info_.rss_key = options.rss_key;
   if (Status done = port->open_device(); !done) return done.error();
   port->make_queues();
   return std::unique_ptr<Port>(std::move(port));
@@ -295,11 +296,11 @@ void EthernetPort::describe_port() {
   info_.pci_path = pci_path_of(args_);
 }
 
-/// With another key, connections would change their workers.
+/// With another key, connections would change their workers, also in an upgrade.
 void EthernetPort::learn_spread() {
   const bool has_rss = setup_.rss_hashes != 0;
-  spread_ = has_rss ? restore_rss(port_id_, setup_.rss_hashes, rss_key_) : RssSpread{};
-  rss_key_.assign(spread_.key.begin(), spread_.key.end());
+  spread_ = has_rss ? restore_rss(port_id_, setup_.rss_hashes, info_.rss_key) : RssSpread{};
+  info_.rss_key.assign(spread_.key.begin(), spread_.key.end());
 }
 
 bool EthernetPort::is_link_up() const {

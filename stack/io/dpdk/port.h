@@ -110,9 +110,8 @@ class EthernetPort final : public Port {
   PortSetup setup_;
   DeviceEvents events_;
   ExtendedStats extended_stats_;
-  PortInfo info_;
+  PortInfo info_;  ///< drivers may point to its rss_key: restore_rss()
   RssSpread spread_;
-  std::vector<uint8_t> rss_key_;  ///< that of spread_; drivers may point to it: restore_rss()
   const std::vector<Memory*> memories_;
   std::vector<std::unique_ptr<Queue>> queues_;
   std::vector<TxWatch> watches_;  ///< one for each queue

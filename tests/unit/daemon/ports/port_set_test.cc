@@ -18,6 +18,10 @@ constexpr char kTwoPorts[] =
     "[[port]]\nname = \"rail1\"\ndevice = \"sim1\"\nmtu = 9000\n"
     "address = [\"10.9.1.1/24\", \"fd00:9::1/64\"]\n";
 
+const std::vector<PortRecord> kEarlier{
+    {.device = "sim0", .mac = {{2, 0, 0, 0, 0, 1}}, .rss_key = {}},
+    {.device = "sim1", .mac = {{2, 0, 0, 0, 0, 2}}, .rss_key = {1, 2, 3, 4}}};
+
 Config config_of(const std::string& text) {
   auto config = parse_config(text, "f.toml");
   EXPECT_TRUE(config.ok()) << config.error().text;
@@ -271,31 +275,31 @@ TEST_F(PortSetTest, OnePortIsRestartedAtATime) {
 
 TEST_F(PortSetTest, PortsAreClosedForAnotherProcessAndOpenedAgain) {
   ASSERT_TRUE(open().ok());
-  ports_.close();
+  ports_.close(PortSet::kAll, [] {});
   EXPECT_EQ(states_[0]->steps, "sx");
   EXPECT_FALSE(ports_.must_suspend());
-  ports_.reopen();
+  ports_.reopen([] {});
   EXPECT_EQ(states_[0]->steps, "sxrc");
   EXPECT_EQ(states_[1]->steps, "sxrc");
   EXPECT_FALSE(ports_.must_resume());
 }
 
 TEST_F(PortSetTest, SomePortsAreOpenedBeforeTheOthers) {
-  const std::vector<MacAddress> macs{{{2, 0, 0, 0, 0, 1}}, {{2, 0, 0, 0, 0, 2}}};
-  ASSERT_TRUE(ports_.open(backend_, memories_, macs, 0b10).ok());
+  ASSERT_TRUE(ports_.open(backend_, memories_, kEarlier, 0b10).ok());
   ASSERT_EQ(states_.size(), 1u);
   EXPECT_EQ(states_[0]->options.index, 1);
-  EXPECT_EQ(states_[0]->options.mac, macs[1]);
-  ASSERT_TRUE(ports_.open(backend_, memories_, macs).ok());
+  EXPECT_EQ(states_[0]->options.mac, kEarlier[1].mac);
+  EXPECT_EQ(states_[0]->options.rss_key, kEarlier[1].rss_key);
+  ASSERT_TRUE(ports_.open(backend_, memories_, kEarlier).ok());
   ASSERT_EQ(states_.size(), 2u);
   EXPECT_EQ(states_[1]->options.index, 0);
+  EXPECT_TRUE(states_[1]->options.rss_key.empty());
   EXPECT_EQ(ports_.summary(), "rail0 10.9.0.1, rail1 10.9.1.1");
 }
 
 // All addresses of all ports were, so a new one was announced as ours without a question.
 TEST_F(PortSetTest, OnlyAddressesThatThePredecessorUsedAreVerified) {
-  const std::vector<MacAddress> macs{{{2, 0, 0, 0, 0, 1}}, {{2, 0, 0, 0, 0, 2}}};
-  ASSERT_TRUE(ports_.open(backend_, memories_, macs).ok());
+  ASSERT_TRUE(ports_.open(backend_, memories_, kEarlier).ok());
   for (const auto& binding : ports_.bindings(0)) EXPECT_TRUE(binding.verified_addresses.empty());
   const std::vector<IpAddress> used{ports_.addresses_of(1).back().address};
   ports_.set_verified({{}, used});
@@ -305,10 +309,34 @@ TEST_F(PortSetTest, OnlyAddressesThatThePredecessorUsedAreVerified) {
   }
 }
 
+// The service manager killed a daemon whose upgrade failed: its ports took longer than the
+// watchdog.
+TEST_F(PortSetTest, EachPortThatIsClosedOrOpenedAgainKeepsTheWatchdogOff) {
+  ASSERT_TRUE(open().ok());
+  int signs = 0;
+  const auto keep_alive = [&] { ++signs; };
+  ports_.close(PortSet::kAll, keep_alive);
+  EXPECT_EQ(signs, 2);
+  ports_.reopen(keep_alive);
+  EXPECT_EQ(signs, 4);
+}
+
+// Connections went to other workers than before an upgrade.
+TEST_F(PortSetTest, TheNextProcessIsToldTheRssKeyOfEachPort) {
+  ASSERT_TRUE(open().ok());
+  states_[1]->info.rss_key = {1, 2, 3, 4};
+  const std::vector<PortRecord> records = ports_.records();
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_TRUE(records[0].rss_key.empty());
+  EXPECT_EQ(records[1].device, "sim1");
+  EXPECT_EQ(records[1].mac, states_[1]->info.capabilities.mac);
+  EXPECT_EQ(records[1].rss_key, kEarlier[1].rss_key);
+}
+
 TEST_F(PortSetTest, PortsThatAnotherProcessMayHaveMeanwhileStayOpen) {
   ASSERT_TRUE(open().ok());
-  ports_.close(0b01);
-  ports_.reopen();
+  ports_.close(0b01, [] {});
+  ports_.reopen([] {});
   EXPECT_EQ(states_[0]->steps, "sxrc");
   EXPECT_EQ(states_[1]->steps, "");
 }
@@ -380,8 +408,8 @@ TEST_F(PortSetTest, TheLogSaysWhatKeepsAPortFromWorkingWell) {
 TEST_F(PortSetTest, APortThatCannotBeOpenedAgainAtOnceIsOpenedLater) {
   ASSERT_TRUE(open().ok());
   states_[1]->can_restart = false;
-  ports_.close();
-  ports_.reopen();
+  ports_.close(PortSet::kAll, [] {});
+  ports_.reopen([] {});
   EXPECT_EQ(states_[0]->steps, "sxrc");
   EXPECT_EQ(states_[1]->steps, "sxr");
   states_[1]->can_restart = true;

@@ -24,17 +24,25 @@ Config offered() {
 }
 
 std::vector<uint8_t> offer_of(const Config& config) {
-  const std::vector<MacAddress> macs{{{2, 0, 0, 0, 0, 1}}, {{2, 0, 0, 0, 0, 2}}};
+  std::vector<PortRecord> ports;
+  for (const PortConfig& port : config.ports) {
+    const auto number = static_cast<uint8_t>(ports.size());
+    ports.push_back({.device = port.device,
+                     .mac = {{2, 0, 0, 0, 0, number}},
+                     .rss_key = std::vector<uint8_t>(52u * number, 0xa5)});
+  }
   record::Writer out;
-  write_offer(config, macs, true, out);
+  write_offer(config, ports, true, out);
   return out.bytes();
 }
 
 TEST(Offer, IsAcceptedByTheSameConfiguration) {
   const auto offer = read_offer(offered(), offer_of(offered()));
   ASSERT_TRUE(offer.ok()) << offer.error().text;
-  ASSERT_EQ(offer.value().macs.size(), 2u);
-  EXPECT_EQ(offer.value().macs[1].bytes[5], 2);
+  ASSERT_EQ(offer.value().ports.size(), 2u);
+  EXPECT_EQ(offer.value().ports[1].mac.bytes[5], 1);
+  EXPECT_TRUE(offer.value().ports[0].rss_key.empty());
+  EXPECT_EQ(offer.value().ports[1].rss_key, std::vector<uint8_t>(52, 0xa5));
   EXPECT_TRUE(offer.value().uses_physical_addresses);
   EXPECT_FALSE(offer.value().release.empty());
 }

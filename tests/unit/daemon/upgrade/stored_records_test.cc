@@ -85,7 +85,15 @@ Config stored_config() {
   return config;
 }
 
-const std::vector<MacAddress> kStoredMacs{{{2, 0, 0, 0, 0, 1}}, {{2, 0, 0, 0, 0, 2}}};
+/// Version 4 has RSS keys, of ports that have one.
+std::vector<PortRecord> stored_ports(uint16_t version = kDaemonHandoverVersion) {
+  const std::vector<PortConfig> ports = stored_config().ports;
+  const std::vector<uint8_t> key{0x6d, 0x5a, 0x56, 0xda};
+  return {{.device = ports[0].device, .mac = {{2, 0, 0, 0, 0, 1}}, .rss_key = {}},
+          {.device = ports[1].device,
+           .mac = {{2, 0, 0, 0, 0, 2}},
+           .rss_key = version >= 4 ? key : std::vector<uint8_t>{}}};
+}
 
 std::vector<uint8_t> state_now() {
   record::Writer out;
@@ -112,7 +120,7 @@ std::vector<uint8_t> state_now() {
 
 std::vector<uint8_t> offer_now() {
   record::Writer out;
-  write_offer(stored_config(), kStoredMacs, true, out);
+  write_offer(stored_config(), stored_ports(), true, out);
   return out.bytes();
 }
 
@@ -216,7 +224,7 @@ TEST(StoredRecords, TheOfferOfEveryVersionIsUnderstood) {
   for (uint16_t version = 1; version <= kDaemonHandoverVersion; ++version) {
     auto offer = read_offer(stored_config(), stored("offer", version, offer_now()));
     ASSERT_TRUE(offer.ok()) << offer.error().text;
-    EXPECT_EQ(offer->macs, kStoredMacs);
+    EXPECT_EQ(offer->ports, stored_ports(version));
     EXPECT_EQ(offer->uses_physical_addresses, version >= 2);
     EXPECT_FALSE(offer->release.empty());
   }

@@ -32,6 +32,24 @@ TEST(Progress, AWorkerHangsAfterAWhileOnly) {
   EXPECT_FALSE(progress.is_hanging(seconds(1) + kHangAfter));
 }
 
+// Containers have no watchdog.
+TEST(Progress, AHangThatLastsEndsTheDaemon) {
+  uint64_t turns = 0;
+  Progress progress(
+      1, [&](uint32_t) { return turns; }, seconds(1));
+  Nanos now = seconds(100);  // the process was stopped for long
+  const auto looks_until_the_end = [&] {
+    int64_t looks = 0;
+    for (; !progress.has_hung_for(kEndAfter); ++looks) progress.look(now += kHousekeepingPeriod);
+    return looks;
+  };
+  EXPECT_EQ(looks_until_the_end() * kHousekeepingPeriod.value, kEndAfter.value);
+  ++turns;
+  EXPECT_TRUE(progress.look(now));
+  EXPECT_FALSE(progress.has_hung_for(kEndAfter));
+  EXPECT_EQ(looks_until_the_end() * kHousekeepingPeriod.value, kEndAfter.value);
+}
+
 TEST(RareWarning, FollowsTheCounterAndNotMoreOftenThanItsPeriod) {
   RareWarning warning(seconds(10));
   EXPECT_FALSE(warning.is_due(0, seconds(100)));

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <map>
 #include <set>
 #include <vector>
@@ -40,6 +42,25 @@ TEST(FlowTable, SpreadsNeighbouringPortsWhateverTheKey) {
       places.insert(table.hash(tuple) % 65536);
     }
     EXPECT_GT(places.size(), kFlows / 2);
+  }
+}
+
+// A client chooses whole addresses of peers, as strangers do with their own: one word of an address
+// must not cancel another, whatever the key.
+TEST(FlowTable, SpreadsAddressesWhoseWordsDifferInTheSameBits) {
+  constexpr uint64_t kAddresses = 1000;
+  for (const SipKey& key : {SipKey{0, 0}, SipKey{0x1234567890abcdef, 0xfedcba0987654321}}) {
+    for (const int shift : {0, 32}) {
+      FlowTable table(kAddresses, key);
+      std::set<uint32_t> hashes;
+      for (uint64_t difference = 0; difference < kAddresses; ++difference) {
+        FourTuple tuple = tuple_of(0);
+        const uint64_t words[2] = {0xfd00 ^ difference, 1 ^ std::rotl(difference, shift)};
+        std::memcpy(tuple.remote.address.bytes.data(), words, sizeof words);
+        hashes.insert(table.hash(tuple));
+      }
+      EXPECT_GT(hashes.size(), kAddresses * 99 / 100);
+    }
   }
 }
 

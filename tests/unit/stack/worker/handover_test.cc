@@ -1,11 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "stack/worker/clients/copy_blocks.h"
 #include "stack/worker/handover_records.h"
 #include "tests/support/handover_bed.h"
 #include "tests/unit/stack/ip/frame_builder.h"
@@ -34,6 +37,75 @@ TEST(Handover, RefusesSessionsOfAnAddressOrARouteThatIsGone) {
   EXPECT_EQ(bed.successor(0, bed.records_of(0), {other}), nullptr);
   const auto lone = InterfaceAddress::of(IpAddress::v4(0x0a090001), 32);
   EXPECT_EQ(bed.successor(0, bed.records_of(0), {lone}), nullptr);
+}
+
+/// Why a worker refuses the records of this client's worker. Empty: it takes them.
+std::string_view refusal_of(WorkerHost& successor, const ChannelClient& client,
+                            std::span<const uint8_t> records, Nanos now) {
+  std::vector<worker::Command> memory;
+  client.describe_memory(memory);
+  record::Reader in(records);
+  if (successor.worker().take_over(memory, in, now)) return {};
+  return successor.worker().refusal();
+}
+
+/// Segments of the earlier MTU would not fit into the new slots.
+TEST(Handover, RefusesSessionsWhoseSegmentsExceedTheMtu) {
+  HandoverBed bed;
+  const std::vector<uint8_t> records = bed.records_of(0);
+  for (const uint32_t mtu_bytes : {1400u, 1499u, 1500u, 9000u}) {
+    SCOPED_TRACE(mtu_bytes);
+    io::sim::Link link{io::sim::LinkOptions{.mtu_bytes = mtu_bytes}};
+    WorkerHost successor(link, {.seed = 2});
+    const std::string_view refusal =
+        refusal_of(successor, *bed.hosts().client_a, records, bed.hosts().now);
+    EXPECT_EQ(refusal.find("mtu") != refusal.npos, mtu_bytes < 1500) << refusal;
+    EXPECT_EQ(refusal.empty(), mtu_bytes >= 1500) << refusal;
+    EXPECT_EQ(successor.worker().sessions_lost(), 0u);
+  }
+}
+
+/// A client that reads nothing has a session with more unread bytes than the new pool holds.
+TEST(Handover, RefusesUnreadBytesThatFindNoSlot) {
+  constexpr uint32_t kBytes = 150'000;
+  TwoWorkers hosts;
+  ChannelClient slow(hosts.b.worker(), 1, /*is_lent=*/false, 1 << 20, worker::kCopyBlockBytes);
+  slow.listen(5000, 7);
+  hosts.run_for(millis(1));
+  hosts.client_a->connect({IpAddress::v4(0x0a090002), 5000}, 9);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->stream_count() == 1; }));
+  hosts.client_a->send(hosts.app_a->only().name, 0, kBytes);
+  hosts.run_for(seconds(1));
+  record::Writer out;
+  hosts.b.worker().write_handover(out);
+  std::vector<worker::Command> memory;
+  hosts.client_b->describe_memory(memory);
+  slow.describe_memory(memory);
+  for (const uint32_t rx_slots : {8u, 512u}) {
+    SCOPED_TRACE(rx_slots);
+    io::sim::Link link{io::sim::LinkOptions{}};
+    WorkerHost successor(link, {.address = 0x0a090002, .rx_slots = rx_slots});
+    record::Reader in(out.bytes());
+    const bool is_taken = successor.worker().take_over(memory, in, hosts.now);
+    EXPECT_EQ(is_taken, rx_slots == 512);
+    EXPECT_EQ(successor.worker().sessions_lost(), 0u);
+    const std::string_view refusal = successor.worker().refusal();
+    EXPECT_EQ(refusal.find("rx_slots") != refusal.npos, !is_taken) << refusal;
+    if (is_taken) {
+      EXPECT_LT(successor.memory().rx_slots_free(), rx_slots - 8);
+    }
+  }
+}
+
+/// `lyre sessions` shows listeners from their rows.
+TEST(Handover, AListenerHasItsRow) {
+  HandoverBed bed;
+  const auto successor = bed.successor(1, bed.records_of(1));
+  ASSERT_NE(successor, nullptr);
+  channel::SessionView view{};
+  ASSERT_TRUE(successor->row(HostOptions{}.connections_max).read(view));
+  EXPECT_EQ(view.is_listener, 1);
+  EXPECT_EQ(view.local_port, 5000);
 }
 
 // A router of IPv6 that was learned is learned again. Its sessions wait for it meanwhile.
@@ -182,6 +254,21 @@ TEST(Handover, LosesASessionThatEndsWhileItSends) {
   ASSERT_EQ(flag, 0);
   flag = 1;
   expect_one_is_lost(bed, 0, records);
+}
+
+/// A segment that is larger than the handshake allows would not fit into a slot.
+TEST(Handover, LosesASessionThatSendsMoreThanItsMss) {
+  constexpr std::array<uint8_t, 4> kMss = {0xb4, 0x05, 0xb4, 0x05};  // 1460 now, and at most
+  for (const long field : {0, 2}) {
+    HandoverBed bed;
+    std::vector<uint8_t> records = bed.records_of(0);
+    const auto connection =
+        records.begin() + static_cast<long>(first_of(record::Kind::kConnection, records));
+    const auto mss = std::search(connection, records.end(), kMss.begin(), kMss.end());
+    ASSERT_NE(mss, records.end());
+    mss[field + 1] = 0x06;
+    expect_one_is_lost(bed, 0, records);
+  }
 }
 
 /// One session that cannot be taken keeps nobody's daemon from being replaced.

@@ -112,6 +112,14 @@ TEST_F(SubmissionsTest, ATurnTakesSoManyOfAClient) {
   EXPECT_FALSE(submissions.are_waiting());
 }
 
+// An open costs as much as many other submissions: packets of others would wait.
+TEST_F(SubmissionsTest, ATurnTakesFewOpensOfAClient) {
+  for (size_t i = 0; i < kOpensPerContextMax + 1; ++i) submit(connect_to(kPeer));
+  EXPECT_EQ(submissions.take(), kOpensPerContextMax);
+  EXPECT_TRUE(submissions.are_waiting());
+  EXPECT_EQ(submissions.take(), 1u);
+}
+
 TEST_F(SubmissionsTest, NothingIsTakenWithoutRoomForTheAnswer) {
   channel::CompletionProducer& completions = state.contexts[kContext].completions;
   while (completions.room() > 0) completions.push({});

@@ -168,9 +168,8 @@ TEST(SynFlood, WhoWaitsForTheFirstWordIsOpenOrReset) {
   for (uint64_t i = 0; i < kSessions; ++i) {
     hosts.client_a->connect({IpAddress::v4(0x0a090002), kPort}, i);
   }
-  // All but one come by cookie, in one burst. None of them sends anything after its ACK.
-  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_a->stream_count() == kSessions; }));
-  hosts.run_for(millis(100));
+  // All but one come by cookie, some at a time. None of them sends anything after its ACK.
+  hosts.run_for(millis(500));
   size_t open = 0;
   for (const auto& [index, stream] : hosts.app_a->streams()) open += !stream.is_ended;
   EXPECT_GE(open, 1u);

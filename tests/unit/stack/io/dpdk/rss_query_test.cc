@@ -49,6 +49,14 @@ TEST_F(RestoreRss, TellsTheNewKeyOfADeviceThatRefusesTheOneBefore) {
   EXPECT_EQ(spreading.updates, 1);
 }
 
+// In an upgrade, another process opens the device: most connections went to other workers.
+TEST_F(RestoreRss, GivesTheDeviceOfAnotherProcessTheKeyOfTheFirst) {
+  Key handed_over = restore_rss(kPort, kHashes, {}).key;
+  spreading = {.key = key_of(3), .hashes = kHashes};
+  EXPECT_EQ(restore_rss(kPort, kHashes, handed_over).key, key_of(2));
+  EXPECT_EQ(spreading.key, key_of(2));
+}
+
 TEST_F(RestoreRss, LeavesADeviceAloneThatKeptItsKeyOrHadNone) {
   Key before = key_of(2);
   EXPECT_EQ(restore_rss(kPort, kHashes, before).key, key_of(2));
