@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+import tomllib
 import unittest
 import warnings
 
@@ -171,6 +172,19 @@ class Kubernetes(unittest.TestCase):
         resource = json.loads(nics["data"]["config.json"])["resourceList"][0]
         self.assertIn(f"{resource['resourcePrefix']}/{resource['resourceName']}",
                       self.container("lyred")["resources"]["limits"])
+
+    def test_what_clients_can_cause_fits_the_memory_of_the_daemon(self):
+        limit = self.container("lyred")["resources"]["limits"]["memory"]
+        own, arena, contexts_wanted = 512 << 20, 64 << 20, 16
+        for name in ("lyred.yaml", "domains.yaml"):
+            config = next(one for one in documents(name) if "lyred.toml" in one.get("data", {}))
+            settings = tomllib.loads(config["data"]["lyred.toml"])
+            clients = settings["clients"]
+            arenas = clients["arena_bytes_per_uid_max"]
+            self.assertGreaterEqual(arenas, contexts_wanted * arena, name)
+            each = arenas + clients["registered_bytes_per_uid_max"]
+            users = len(settings.get("domain", [None]))
+            self.assertLessEqual(users * each + own, int(limit.removesuffix("Gi")) << 30, name)
 
 
 class Cdi(unittest.TestCase):
