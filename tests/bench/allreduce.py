@@ -23,6 +23,9 @@ MTU = 1500
 COMPUTES = [sys.executable, "-c", "while True: pass"]
 SMALL = [8, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 512 << 10]
 LARGE = [1 << 20, 4 << 20, 16 << 20, 64 << 20]
+# NCCL has two channels for each peer by default, and 32 at most.
+CHANNELS = [2, 8, 32]
+EXCHANGED = [64 << 10, 1 << 20, 16 << 20, 64 << 20]
 AFTER_A_GAP = [8, 64 << 10, 1 << 20, 4 << 20, 16 << 20]
 # With --near, so many rounds at most are run for each that shall count.
 TRIES = 6
@@ -53,6 +56,17 @@ def small(bench):
     with Job(bench, SMALL, iterations=100) as job:
         for i, size in enumerate(SMALL):
             job.add("small all-reduce", i, size, "us", lambda bucket: bucket["time_ns"] / 1e3)
+
+
+def send_and_receive(bench):
+    """Each rank sends to the other one, and receives from it, as in an all-to-all: over few
+    connections and over many."""
+    for channels in CHANNELS:
+        options = ["--collective", "sendrecv", "--channels", str(channels)]
+        with Job(bench, EXCHANGED, iterations=10, options=options) as job:
+            for i, size in enumerate(EXCHANGED):
+                job.add(f"send and receive, {channels} channels", i, size, "us",
+                        lambda bucket: bucket["time_ns"] / 1e3)
 
 
 def after_a_gap(bench):
@@ -274,6 +288,7 @@ GROUPS = {
     "all-reduce": large,
     "64 KiB packets, all-reduce": large_uncut,
     "small all-reduce": small,
+    "send and receive": send_and_receive,
     "first after a gap": after_a_gap,
     "beside": beside_others,
     **{f"over {driver}": functools.partial(over_kernel_port, driver, wire)
