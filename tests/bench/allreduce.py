@@ -25,7 +25,7 @@ SMALL = [8, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 512 << 10]
 LARGE = [1 << 20, 4 << 20, 16 << 20, 64 << 20]
 # NCCL has two channels for each peer by default, and 32 at most.
 CHANNELS = [2, 8, 32]
-EXCHANGED = [64 << 10, 1 << 20, 16 << 20, 64 << 20]
+EXCHANGED = [([64 << 10, 1 << 20], 300), ([16 << 20, 64 << 20], 10)]
 AFTER_A_GAP = [8, 64 << 10, 1 << 20, 4 << 20, 16 << 20]
 # With --near, so many rounds at most are run for each that shall count.
 TRIES = 6
@@ -63,10 +63,11 @@ def send_and_receive(bench):
     connections and over many."""
     for channels in CHANNELS:
         options = ["--collective", "sendrecv", "--channels", str(channels)]
-        with Job(bench, EXCHANGED, iterations=10, options=options) as job:
-            for i, size in enumerate(EXCHANGED):
-                job.add(f"send and receive, {channels} channels", i, size, "us",
-                        lambda bucket: bucket["time_ns"] / 1e3)
+        for sizes, iterations in EXCHANGED:
+            with Job(bench, sizes, iterations, options=options) as job:
+                for i, size in enumerate(sizes):
+                    job.add(f"send and receive, {channels} channels", i, size, "us",
+                            lambda bucket: bucket["time_ns"] / 1e3)
 
 
 def after_a_gap(bench):
