@@ -120,6 +120,18 @@ TEST_F(SubmissionsTest, ATurnTakesFewOpensOfAClient) {
   EXPECT_EQ(submissions.take(), 1u);
 }
 
+TEST_F(SubmissionsTest, ATurnTakesFewOpensOfAllClients) {
+  constexpr uint32_t kClients = kOpensPerPollMax / kOpensPerContextMax + 1;
+  for (uint32_t client = kContext + 1; client < kClients; ++client) attach(client);
+  for (uint32_t client = kContext; client < kClients; ++client) {
+    for (size_t i = 0; i < kOpensPerContextMax; ++i) submit(connect_to(kPeer), client);
+  }
+  EXPECT_EQ(submissions.take(), kOpensPerPollMax);
+  EXPECT_TRUE(submissions.are_waiting());
+  EXPECT_EQ(submissions.take(), kOpensPerContextMax) << "those of the client that had no turn";
+  EXPECT_FALSE(submissions.are_waiting());
+}
+
 TEST_F(SubmissionsTest, NothingIsTakenWithoutRoomForTheAnswer) {
   channel::CompletionProducer& completions = state.contexts[kContext].completions;
   while (completions.room() > 0) completions.push({});

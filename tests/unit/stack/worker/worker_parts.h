@@ -101,8 +101,8 @@ class WorkerParts : public ::testing::Test, protected WorkerBed, protected Parts
     return conn;
   }
   /// The client asks for something.
-  void submit(const channel::Submission& entry) {
-    channel::RingPair& rings = *state.contexts[kContext].attached.rings;
+  void submit(const channel::Submission& entry, uint32_t context = kContext) {
+    channel::RingPair& rings = *state.contexts[context].attached.rings;
     channel::SubmissionProducer producer(&rings.submission_indices, rings.submissions,
                                          rings.submission_indices.tail);
     ASSERT_GT(producer.room(), 0u);
