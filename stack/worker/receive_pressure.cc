@@ -19,14 +19,16 @@ void ReceivePressure::on_limit(uint32_t context) {
 size_t ReceivePressure::take_back_some() {
   const uint32_t slots_free = state_.memory.rx_slots_free();
   const bool was_short = is_short_;
-  is_short_ = state_.accounts.is_reserve(slots_free);
+  is_short_ =
+      was_short ? state_.accounts.is_reserve(slots_free) : state_.accounts.is_short(slots_free);
   if (is_short_ && !was_short) begin_shortage();
   if (sessions_to_prune_ > 0) return prune_some();
   is_watching_ = !state_.accounts.is_plentiful(slots_free);
   return is_short_ && state_.now >= next_at_ ? relieve_reserve() : 0;
 }
 
-/// First the client with most slots loses what is out of order; the rest waits for the next step.
+/// First the client with most slots for its weight loses what is out of order. The rest waits for
+/// the next step.
 void ReceivePressure::begin_shortage() {
   next_at_ = state_.now + kPressurePause;
   prune_next_at_ = state_.now;
@@ -96,23 +98,27 @@ uint32_t ReceivePressure::greediest() const {
   return attached_with_most([this](uint32_t c) { return state_.accounts.held_by(c); });
 }
 
-/// The attached client with most of what `slots` says of it, if that is more than the floor.
+/// The attached client with most of what `slots` says of it for its weight, of those that have more
+/// than the floor.
 template <typename Slots>
 uint32_t ReceivePressure::attached_with_most(Slots slots) const {
   uint32_t found = session::kNoContext;
-  uint32_t most = state_.accounts.floor();
+  uint64_t most = 0;
+  uint64_t weight_of_most = 1;
   for (const uint32_t index : state_.contexts.in_use()) {
     if (state_.contexts[index].state != Context::State::kAttached) continue;
-    const uint32_t count = slots(index);
-    if (count <= most) continue;
+    const uint64_t count = slots(index);
+    const uint64_t weight = state_.accounts.weight_of(index);
+    if (count <= state_.accounts.floor() || count * weight_of_most <= most * weight) continue;
     most = count;
+    weight_of_most = weight;
     found = index;
   }
   return found;
 }
 
-/// Resets sessions of the client that keep bytes which it has not been told of, until the pool has
-/// more than its reserve. Returns how many.
+/// Resets sessions of the client that keep bytes which it has not been told of, until the
+/// reserve is whole. Returns how many.
 size_t ReceivePressure::reset_unread(Context& context) {
   size_t count = 0;
   const uint32_t looked_max = std::min(context.sessions.size(), kSessionsPerDetachStepMax);

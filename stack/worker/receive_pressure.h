@@ -15,11 +15,11 @@ namespace lyre::worker {
 /// Takes receive slots back.
 /// A client that reached its limit loses what its sessions hold out of order, which peers send
 /// again (RFC 2018 8).
-/// When only the reserve of the pool is left, the client with most slots loses that first, then its
-/// unread sessions, which are reset. After kGreedGrace the client that held most slots throughout
-/// is disconnected when it has no unread session left. Nothing is taken from a client below the
-/// floor of ReceiveAccounts.
-/// Thread: the worker.
+/// When little of the pool's reserve is left, and until all of it is, the client with most slots
+/// for its weight loses that first, then its unread sessions, which are reset. After kGreedGrace
+/// the client that held most for its weight throughout is disconnected when it has no unread
+/// session left. Nothing is taken from a client below the floor of ReceiveAccounts. Thread: the
+/// worker.
 class ReceivePressure {
  public:
   struct Parts {
@@ -58,7 +58,7 @@ class ReceivePressure {
   uint32_t sessions_to_prune_ = 0;  ///< of that context, at the front of its list
   Nanos prune_next_at_;
   bool is_watching_ = false;
-  bool is_short_ = false;  ///< only the reserve is left
+  bool is_short_ = false;  ///< from is_short() until the reserve is whole
   Nanos short_since_;
   Nanos next_at_;
   uint32_t victim_ = 0;      ///< the context that loses unread sessions

@@ -62,7 +62,7 @@ std::string share(uint32_t divisor) { return "1/" + std::to_string(divisor); }
 
 std::string per_free(const ReceiveAccounts::Limits& limits) {
   return std::to_string(limits.client) + " and " + std::to_string(limits.user) +
-         " for each free slot";
+         " for each slot free above the reserve";
 }
 
 void add_control_plane(std::vector<Limit>& out) {
@@ -137,8 +137,8 @@ void add_receive_pool(std::vector<Limit>& out) {
                       "it has the limits above"));
   out.push_back(fixed("receive slots that are kept free",
                       share(ReceiveAccounts::kReserveShare) + " of the pool",
-                      "unread sessions of the client with most slots are reset; after a second "
-                      "it is disconnected"));
+                      "below five eighths of them unread sessions of the client with most slots "
+                      "for its weight are reset; after a second it is disconnected"));
   out.push_back(configured("receive buffer of a session", "tcp.receive_buffer_bytes",
                            "its window is closed"));
 }

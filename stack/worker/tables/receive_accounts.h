@@ -9,15 +9,16 @@
 namespace lyre::worker {
 
 /// How many receive slots each client of a worker has: those with unread or out-of-order bytes of
-/// its sessions, and those lent to it. A limit is a multiple of the slots that are free (dynamic
-/// thresholds, Choudhury and Hahne 1998): a client alone may have two thirds of the pool, each of
-/// several that take all they can gets an equal part, and some slots are always free. No limit has
-/// to be configured, and none is found by a walk.
+/// its sessions, and those lent to it. A limit is a multiple of the slots that are free above the
+/// reserve (dynamic thresholds, Choudhury and Hahne 1998): a client alone may have five eighths of
+/// the pool, each of several that take all they can gets an equal part, and the reserve stays free
+/// of them, whatever their number and weights. Only clients below their floor take slots of the
+/// reserve. No limit has to be configured, and none is found by a walk.
 /// Accounts are by context index; sessions that no context owns share one more.
 /// Owner: takes its memory at construction. Thread: the worker.
 class ReceiveAccounts {
  public:
-  /// What may be held for each free slot.
+  /// What may be held for each slot that is free above the reserve.
   struct Limits {
     uint32_t client;
     uint32_t user;  ///< by all clients of a uid
@@ -30,13 +31,15 @@ class ReceiveAccounts {
   /// Below this share of the pool (1/n) nothing is copied into slots that could be sent otherwise.
   static constexpr uint32_t kLowShare = 8;
   /// The last share of the pool (1/n) is for packets that need a slot only while they are looked
-  /// at (ARP, acknowledgments); half of it takes bytes for which a reader waits.
+  /// at (ARP, acknowledgments). Half of it also takes bytes of clients below their floor, if a
+  /// reader waits for the bytes.
   static constexpr uint32_t kReserveShare = 16;
 
   /// `slot_count`: those that are not in the receive rings of ports, which take theirs first.
   ReceiveAccounts(uint32_t slot_count, uint32_t contexts_max)
       : slot_count_(slot_count),
         floor_(std::max(slot_count / kFloorShare, 1u)),
+        reserve_(slot_count / kReserveShare),
         unowned_(contexts_max),
         accounts_(contexts_max + 1),
         users_(contexts_max + 1) {
@@ -78,7 +81,13 @@ class ReceiveAccounts {
   /// True if no account can be at its limit. The packet path checks only this.
   bool is_plentiful(uint32_t slots_free) const { return slots_free >= slot_count_ / 2; }
   bool is_low(uint32_t slots_free) const { return slots_free < slot_count_ / kLowShare; }
-  bool is_reserve(uint32_t slots_free) const { return slots_free < slot_count_ / kReserveShare; }
+  bool is_reserve(uint32_t slots_free) const { return slots_free < reserve_; }
+  /// True if slots have to be taken back, until the reserve is whole. What is between the two is
+  /// for packets that sessions of this host send to each other, and for drivers that fill their
+  /// rings late. The eighth above what clients may have is for packets that a worker is looking at.
+  bool is_short(uint32_t slots_free) const {
+    return 8 * uint64_t{slots_free} < 5 * uint64_t{reserve_};
+  }
   /// Whether the client may have more.
   bool may_hold(uint32_t context, uint32_t slots_free) const {
     return !is_reserve(slots_free) && is_within(account_of(context), slots_free, kShare);
@@ -93,11 +102,12 @@ class ReceiveAccounts {
   uint32_t user_count() const { return static_cast<uint32_t>(users_.size()); }
 
   uint32_t held_by(uint32_t context) const { return account_of(context).held; }
+  uint32_t weight_of(uint32_t context) const { return account_of(context).weight; }
   /// Slots that the client may have now, beside what others of its user have. 0: it gets none more.
   uint32_t limit_of(uint32_t context, uint32_t slots_free) const {
     if (is_reserve(slots_free)) return 0;
     const Account& account = account_of(context);
-    const uint64_t share = uint64_t{slots_free} * account.weight;
+    const uint64_t share = share_of(account, slots_free);
     const uint64_t others = users_[account.user].held - account.held;
     const uint64_t left = kShare.user * share - std::min(others, kShare.user * share);
     const uint64_t limit = std::min(kShare.client * share, left);
@@ -134,15 +144,20 @@ class ReceiveAccounts {
   const Account& account_of(uint32_t context) const {
     return accounts_[std::min(context, unowned_)];
   }
-  bool is_within(const Account& account, uint64_t slots_free, const Limits& limits) const {
+  /// What a limit is a multiple of.
+  uint64_t share_of(const Account& account, uint32_t slots_free) const {
+    return uint64_t{slots_free - std::min(slots_free, reserve_)} * account.weight;
+  }
+  bool is_within(const Account& account, uint32_t slots_free, const Limits& limits) const {
     if (account.held < floor_) return true;
-    const uint64_t share = slots_free * account.weight;
+    const uint64_t share = share_of(account, slots_free);
     return account.held <= limits.client * share &&
            users_[account.user].held <= limits.user * share;
   }
 
   uint32_t slot_count_;
   uint32_t floor_;
+  uint32_t reserve_;
   uint32_t unowned_;
   std::vector<Account> accounts_;
   std::vector<User> users_;

@@ -40,6 +40,12 @@ class ReceivePool : public testing::Test {
   }
   uint32_t free_slots() { return hosts.b.memory().rx_slots_free(); }
 
+  /// Takes slots until some have to be taken back, but clients below their floor get more.
+  std::vector<io::PacketBuf*> exhaust() {
+    std::vector<io::PacketBuf*> taken;
+    while (free_slots() >= kSlots / 16 * 5 / 8) taken.push_back(hosts.b.memory().alloc_rx());
+    return taken;
+  }
   /// `count` sessions from `dialer` to the greedy client, which reads none of what is sent on them.
   void fill_unread(ChannelClient& dialer, PatternApp& app, uint32_t count) {
     greedy.listen(kOtherPort, 1, /*backlog=*/4096);
@@ -56,6 +62,11 @@ class ReceivePool : public testing::Test {
       dialer.send(stream.name, 0, 200'000);
     }
     hosts.run_for(seconds(2));
+  }
+  uint32_t slots_lent_to(uint32_t context) {
+    channel::ClientView view{};
+    LYRE_CHECK(hosts.b.client_row(context).read(view));
+    return view.rx_slots_lent;
   }
   /// The left end of a new session.
   channel::SessionName connect_to(uint16_t port) {
@@ -110,8 +121,8 @@ TEST_F(ReceivePool, AServerThatStandsStillLeavesSlotsToOthers) {
   EXPECT_GE(free_slots(), kSlots / 8);
   const uint64_t copied_before = hosts.b.stats().copied_rx_bytes.get();
   expect_transfer();
-  EXPECT_EQ(hosts.b.stats().copied_rx_bytes.get(), copied_before)
-      << "what others receive is lent to them as before";
+  EXPECT_LT(hosts.b.stats().copied_rx_bytes.get() - copied_before, kStreamBytes / 1000)
+      << "what others receive is lent to them as before, but for small segments";
 }
 
 // A process that is stopped for a minute, by a debugger or a full disk, loses no session: its peers
@@ -136,39 +147,57 @@ TEST_F(ReceivePool, AServerThatStandsStillForLongKeepsItsSessions) {
   }
 }
 
-// So many users take all they can that only the reserve is left. Those with most lose it again.
-TEST_F(ReceivePool, UsersThatTakeTheWholePoolTogetherGiveSomeBack) {
-  std::vector<std::unique_ptr<ChannelClient>> clients;
-  std::vector<std::unique_ptr<PatternApp>> apps;
-  for (uint32_t i = 0; i < 8; ++i) {
+/// Eight users of the right host with a client each, which keeps what it is lent.
+class ReceivePoolUsers : public ReceivePool {
+ protected:
+  ReceivePoolUsers() {
+    for (uint32_t i = 0; i < 8; ++i) add_user(i);
+  }
+  void add_user(uint32_t i) {
+    const auto port = static_cast<uint16_t>(7000 + i);
     clients.push_back(std::make_unique<ChannelClient>(hosts.b.worker(), 2 + i, true, 1 << 20,
                                                       /*copy_bytes=*/0, /*uid=*/100 + i));
     apps.push_back(std::make_unique<PatternApp>(*clients.back()));
     apps.back()->checks_bytes = false;
     apps.back()->keeps_slots = true;
     hosts.more_apps.push_back(apps.back().get());
-    clients.back()->listen(static_cast<uint16_t>(7000 + i), 1, /*backlog=*/64);
+    clients.back()->listen(port, 1, /*backlog=*/64);
     hosts.run_for(millis(1));
     const size_t before = hosts.app_a->stream_count();
-    for (int session = 0; session < 8; ++session) {
-      hosts.client_a->connect({IpAddress::v4(0x0a090002), static_cast<uint16_t>(7000 + i)}, 1);
+    for (uint32_t session = 0; session < kSessions; ++session) {
+      hosts.client_a->connect({IpAddress::v4(0x0a090002), port}, 1);
     }
-    ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->stream_count() == before + 8; }));
+    LYRE_CHECK(hosts.run_until([&] { return hosts.app_a->stream_count() == before + kSessions; }));
   }
+  void run_and_look(Nanos time) {
+    hosts.run_until(
+        [&] {
+          least_free = std::min(least_free, free_slots());
+          detach_expelled(clients);
+          return false;
+        },
+        time);
+  }
+
+  static constexpr uint32_t kSessions = 8;
+  std::vector<std::unique_ptr<ChannelClient>> clients;
+  std::vector<std::unique_ptr<PatternApp>> apps;
   uint32_t least_free = kSlots;
-  for (const auto& [index, stream] : hosts.app_a->streams()) {
-    if (stream.name == hosts.app_a->only().name) continue;
+};
+
+// They come one after the other and take all they can, the later ones their floors, until little of
+// the reserve is left. Those with most lose it again.
+TEST_F(ReceivePoolUsers, ThatTakeTheWholePoolTogetherGiveSomeBack) {
+  uint32_t sending = 0;
+  const auto& senders = hosts.app_a->streams();
+  for (const auto& [index, stream] : senders) {
+    if (stream.name == main) continue;
     ASSERT_TRUE(hosts.run_until([&] { return hosts.client_a->submission_room() > 8; }));
     hosts.client_a->send(stream.name, 0, 400'000);
+    if (++sending % kSessions == 0) run_and_look(millis(100));
   }
-  hosts.run_until(
-      [&] {
-        least_free = std::min(least_free, free_slots());
-        detach_expelled(clients);
-        return false;
-      },
-      seconds(4));
-  EXPECT_LT(least_free, kSlots / 16) << "the test takes too little";
+  run_and_look(seconds(4));
+  EXPECT_LT(least_free, kSlots / 16 * 5 / 8) << "the test takes too little";
   EXPECT_GE(least_free, kSlots / 64);
   EXPECT_TRUE(hosts.run_until(
       [&] {
@@ -176,7 +205,23 @@ TEST_F(ReceivePool, UsersThatTakeTheWholePoolTogetherGiveSomeBack) {
         return free_slots() >= kSlots / 16;
       },
       seconds(4)));
-  EXPECT_GT(hosts.b.stats().clients_expelled.get(), 0u);
+  EXPECT_TRUE(std::any_of(senders.begin(), senders.end(), [](const auto& entry) {
+    return entry.second.status == channel::EndStatus::kReset;
+  })) << "unread sessions are reset";
+  expect_transfer();
+}
+
+// All at once they stay within their shares: nothing is taken from them, however long they pause.
+TEST_F(ReceivePoolUsers, WithinTheirSharesLoseNothing) {
+  for (const auto& [index, stream] : hosts.app_a->streams()) {
+    if (stream.name == main) continue;
+    ASSERT_TRUE(hosts.run_until([&] { return hosts.client_a->submission_room() > 8; }));
+    hosts.client_a->send(stream.name, 0, 400'000);
+  }
+  run_and_look(seconds(4));
+  EXPECT_LT(least_free, kSlots / 8) << "the test takes too little";
+  EXPECT_EQ(hosts.b.stats().clients_expelled.get(), 0u);
+  for (const auto& [index, stream] : hosts.app_a->streams()) EXPECT_FALSE(stream.is_ended);
   expect_transfer();
 }
 
@@ -229,8 +274,7 @@ class UnreadToTheEnd : public ReceivePool {
 // Bytes that are taken back are not followed by the end of the stream: their reader would take a
 // part for the whole.
 TEST_F(UnreadToTheEnd, AReaderOfASessionThatIsResetForItsSlotsGetsAnError) {
-  std::vector<io::PacketBuf*> taken;
-  while (free_slots() > kSlots / 20) taken.push_back(hosts.b.memory().alloc_rx());
+  std::vector<io::PacketBuf*> taken = exhaust();
   hosts.app_a->send_pattern(main, 1, 1000, 1000);  // the worker looks at the pool
   EXPECT_TRUE(is_ended());
   EXPECT_EQ(reader().status, channel::EndStatus::kNoResources);
@@ -267,8 +311,7 @@ TEST_F(ReceivePool, AClientThatLeavesInAShortageClosesAllItsSessions) {
     hosts.client_b->send(stream.name, 0, 100);
   }
   hosts.run_for(millis(1));
-  std::vector<io::PacketBuf*> taken;
-  while (free_slots() > kSlots / 20) taken.push_back(hosts.b.memory().alloc_rx());
+  std::vector<io::PacketBuf*> taken = exhaust();
   hosts.client_a->send(main, 0, 100);  // over the limit of its reader
   hosts.client_b->detach();
   hosts.run_for(millis(10));
@@ -289,7 +332,7 @@ TEST_F(ReceivePool, AClientThatLeavesInAShortageClosesAllItsSessions) {
 TEST_F(ReceivePool, TheClientThatIsDisconnectedHasKeptSlotsAllTheTime) {
   constexpr uint32_t kKeeper = 2;
   constexpr uint32_t kLate = 3;
-  constexpr uint32_t kLateSessions = 26;
+  constexpr uint32_t kLateSessions = 16;
   ChannelClient keeper(hosts.b.worker(), kKeeper);
   ChannelClient late(hosts.b.worker(), kLate, /*is_lent=*/true, 1 << 20, /*copy_bytes=*/0);
   PatternApp keeper_app(keeper);
@@ -305,19 +348,23 @@ TEST_F(ReceivePool, TheClientThatIsDisconnectedHasKeptSlotsAllTheTime) {
   const auto to_keeper = connect_to(7000);
   std::vector<channel::SessionName> to_late;
   for (uint32_t i = 0; i < kLateSessions; ++i) to_late.push_back(connect_to(7001));
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 17; ++i) {
     hosts.client_a->send(to_keeper, 0, 1400);
     hosts.run_for(millis(1));
   }
-  std::vector<io::PacketBuf*> taken;
-  while (free_slots() > kSlots / 16 - 2) taken.push_back(hosts.b.memory().alloc_rx());
+  std::vector<io::PacketBuf*> taken = exhaust();
   hosts.client_a->send(main, 0, 100);  // the worker looks at the pool
   hosts.run_for(worker::kGreedGrace - millis(200));
-  for (const auto& name : to_late) hosts.client_a->send(name, 0, 1400);
+  while (free_slots() < kSlots / 16 - 2) {
+    hosts.b.memory().release({&taken.back(), 1});
+    taken.pop_back();
+  }
+  // Up to its floor, which the last segments pass: they are merged, and taken as one.
+  for (const auto& name : to_late) {
+    hosts.client_a->send(name, 0, name == to_late.back() ? 14'000 : 1400);
+  }
   hosts.run_for(millis(100));
-  channel::ClientView view{};
-  ASSERT_TRUE(hosts.b.client_row(kLate).read(view));
-  ASSERT_EQ(view.rx_slots_lent, kLateSessions) << "it has most";
+  ASSERT_GT(slots_lent_to(kLate), slots_lent_to(kKeeper));
   hosts.run_for(millis(200));
   std::vector<uint32_t> expelled;
   for (const worker::Reply& reply : take_replies(hosts.b.worker())) {

@@ -12,6 +12,8 @@ constexpr uint32_t kPayload = 600;  ///< of a segment that keeps a slot of its o
 
 class ReceivePressureTest : public ConnectedParts {
  protected:
+  static constexpr uint64_t kUid = 1000;
+
   ~ReceivePressureTest() override { memory.release(taken_); }
 
   /// Other users of the pool take all that is left.
@@ -22,6 +24,11 @@ class ReceivePressureTest : public ConnectedParts {
     announcements.announce_all();
     while (next_completion()) {
     }
+  }
+  /// Accounts of a pool of so many slots, those that others of it hold included.
+  void set_accounts(uint32_t slot_count, uint32_t weight) {
+    state.accounts = ReceiveAccounts(slot_count, kContextsMax);
+    state.accounts.open(kContext, kUid, weight);
   }
   uint32_t held() const { return state.accounts.held_by(kContext); }
   bool is_expelled() const { return state.contexts[kContext].state == Context::State::kExpelled; }
@@ -88,6 +95,30 @@ TEST_F(ReceivePressureTest, WithNothingButTheReserveLeftUnreadSessionsAreReset) 
   EXPECT_EQ(state.session(conn).end_status, channel::EndStatus::kNoResources);
   EXPECT_EQ(held(), 2u) << "those that the client reads";
   EXPECT_EQ(memory.rx_slots_free(), 2u);
+}
+
+// A reader that pauses is no reason to reset sessions of a client within its share.
+TEST_F(ReceivePressureTest, AClientWithAGreatWeightThatReadsNothingKeepsItsSessions) {
+  set_accounts(/*slot_count=*/32, /*weight=*/16);
+  for (uint32_t i = 0; i < 20; ++i) receive_text(held() * kPayload, kPayload);
+  EXPECT_GT(held(), 4u);
+  EXPECT_GT(drops(Drop::kRxPoolLow), 0u) << "it had room for all";
+  relieve_for(kPressurePause * 2);
+  EXPECT_EQ(state.engine.state(conn), tcp::State::kEstablished);
+  EXPECT_FALSE(is_expelled());
+}
+
+TEST_F(ReceivePressureTest, TheClientWithMostForItsWeightLosesUnreadSessions) {
+  constexpr uint32_t kOther = 1;
+  attach(kOther);
+  set_accounts(/*slot_count=*/16, /*weight=*/1);
+  state.accounts.open(kOther, kUid + 1, /*weight=*/8);
+  for (uint32_t i = 0; i < 3; ++i) receive_text(i * kPayload, kPayload);
+  state.accounts.add(kOther, 6);
+  exhaust_pool();
+  relieve_for(kPressurePause);
+  EXPECT_EQ(state.session(conn).end_status, channel::EndStatus::kNoResources);
+  state.accounts.remove(kOther, 6);
 }
 
 TEST_F(ReceivePressureTest, AClientThatKeepsWhatItWasLentIsExpelledAfterTheGrace) {

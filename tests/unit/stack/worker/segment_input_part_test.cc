@@ -77,14 +77,14 @@ TEST_F(SegmentInputPartTest, AClientBeyondItsShareGetsNothingThatCannotBeReadYet
 }
 
 TEST_F(SegmentInputPartTest, AClientBeyondItsShareGetsTheBytesForWhichItsReaderWaits) {
-  state.accounts.add(kContext,
-                     7);  // more than its share of two for each free slot, less than three
+  // More than its share of two for each slot free above the reserve, not more than three.
+  state.accounts.add(kContext, 6);
   take_slots_until(4);
   arrive(0, kText);
   segment_input.deliver_merged();
   EXPECT_EQ(drops(Drop::kRxPoolLow), 0u);
   EXPECT_TRUE(state.session(conn).has_readable);
-  state.accounts.remove(kContext, 7);
+  state.accounts.remove(kContext, 6);
 }
 
 /// Another worker, to which packets may be sent.

@@ -15,10 +15,18 @@ class ReceiveAccountsTest : public testing::Test {
  protected:
   void attach(uint32_t context, uint32_t uid) { accounts.open(context, uid); }
   void take_all(std::initializer_list<uint32_t> contexts) {
+    take_while(contexts, &ReceiveAccounts::may_hold);
+  }
+  /// The same for bytes for which readers wait.
+  void overdraw_all(std::initializer_list<uint32_t> contexts) {
+    take_while(contexts, &ReceiveAccounts::may_overdraw);
+  }
+  void take_while(std::initializer_list<uint32_t> contexts,
+                  bool (ReceiveAccounts::*may_take)(uint32_t, uint32_t) const) {
     for (bool took = true; took;) {
       took = false;
       for (const uint32_t context : contexts) {
-        if (!accounts.may_hold(context, free)) continue;
+        if (!(accounts.*may_take)(context, free)) continue;
         accounts.add(context, 1);
         --free;
         took = true;
@@ -27,14 +35,14 @@ class ReceiveAccountsTest : public testing::Test {
     accounts.check_invariants();
   }
 
-  ReceiveAccounts accounts{kSlots, 8};
+  ReceiveAccounts accounts{kSlots, 9};
   uint32_t free = kSlots;
 };
 
-TEST_F(ReceiveAccountsTest, AClientAloneGetsTwoThirds) {
+TEST_F(ReceiveAccountsTest, AClientAloneGetsFiveEighths) {
   attach(0, kUid);
   take_all({0});
-  EXPECT_NEAR(accounts.held_by(0), kSlots * 2 / 3, 2);
+  EXPECT_NEAR(accounts.held_by(0), kSlots * 5 / 8, 2);
 }
 
 TEST_F(ReceiveAccountsTest, AClientWithWeightGetsSoManyTimesTheSlots) {
@@ -54,10 +62,37 @@ TEST_F(ReceiveAccountsTest, GreedyClientsGetEqualPartsAndLeaveSome) {
   attach(0, kUid);
   attach(1, kUid + 1);
   take_all({0, 1});
-  EXPECT_NEAR(accounts.held_by(0), kSlots * 2 / 5, 2);
-  EXPECT_NEAR(accounts.held_by(1), kSlots * 2 / 5, 2);
+  EXPECT_NEAR(accounts.held_by(0), kSlots * 3 / 8, 2);
+  EXPECT_NEAR(accounts.held_by(1), kSlots * 3 / 8, 2);
   EXPECT_TRUE(accounts.is_plentiful(kSlots / 2));
   EXPECT_FALSE(accounts.is_low(free));
+}
+
+// Their readers may pause: what they hold within their limits is no shortage.
+TEST_F(ReceiveAccountsTest, AClientWithAGreatWeightLeavesTheReserve) {
+  accounts.open(0, kUid, 16);
+  take_all({0});
+  EXPECT_FALSE(accounts.is_reserve(free));
+  overdraw_all({0});
+  EXPECT_FALSE(accounts.is_reserve(free));
+  EXPECT_GE(accounts.held_by(0), kSlots * 9 / 10);
+}
+
+TEST_F(ReceiveAccountsTest, UsersWithSeveralClientsLeaveTheReserve) {
+  for (uint32_t context = 0; context < 9; ++context) attach(context, kUid + context / 3);
+  const auto contexts = {0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u};
+  take_all(contexts);
+  EXPECT_GT(free, kSlots / 16 + kSlots / 32);
+  overdraw_all(contexts);
+  EXPECT_FALSE(accounts.is_reserve(free));
+}
+
+TEST_F(ReceiveAccountsTest, SlotsAreTakenBackBeforeClientsBelowTheirFloorGetNone) {
+  attach(0, kUid);
+  uint32_t least = kSlots;
+  while (accounts.may_overdraw(0, least)) --least;
+  EXPECT_TRUE(accounts.is_short(least + kSlots / 16 / 8));
+  EXPECT_FALSE(accounts.is_short(least + kSlots / 16 / 4));
 }
 
 TEST_F(ReceiveAccountsTest, ManyClientsOfAUidGetNoMoreThanFewAndEachItsFloor) {
@@ -97,16 +132,17 @@ TEST_F(ReceiveAccountsTest, TheUidOfTheNextClientIsItsOwn) {
 
 TEST_F(ReceiveAccountsTest, TheLimitThatIsShownIsTheOneThatHolds) {
   for (uint32_t context = 0; context < 4; ++context) attach(context, kUid);
-  EXPECT_EQ(accounts.limit_of(0, 1000), 2000u);
+  constexpr uint32_t kFree = kSlots / 16 + 1000;
+  EXPECT_EQ(accounts.limit_of(0, kFree), 2000u);
   for (const uint32_t context : {1u, 2u, 3u}) {
     accounts.add(context, 1500);
     free -= 1500;
   }
-  EXPECT_EQ(accounts.limit_of(0, 1000), 500u) << "others of its user have the rest";
+  EXPECT_EQ(accounts.limit_of(0, kFree), 500u) << "others of its user have the rest";
   accounts.add(0, 500);
-  EXPECT_TRUE(accounts.may_hold(0, 1000));
+  EXPECT_TRUE(accounts.may_hold(0, kFree));
   accounts.add(0, 1);
-  EXPECT_FALSE(accounts.may_hold(0, 1000));
+  EXPECT_FALSE(accounts.may_hold(0, kFree));
   EXPECT_EQ(accounts.limit_of(0, kSlots / 16 - 1), 0u) << "only the reserve is left";
 }
 
