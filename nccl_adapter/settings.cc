@@ -57,8 +57,9 @@ void read_rails(Settings* out) {
   for (std::string& name : split(text)) {
     if (name == "all") {
       out->uses_all_rails = true;
-    } else if (name != "own") {
-      out->rails.push_back(std::move(name));
+    } else if (name != "own" &&
+               std::find(out->rails.begin(), out->rails.end(), name) == out->rails.end()) {
+      out->rails.push_back(std::move(name));  // named twice it is one device all the same
     }
   }
 }

@@ -174,6 +174,10 @@ void add_sessions(std::vector<Limit>& out) {
 }
 
 void add_life_of_sessions(std::vector<Limit>& out) {
+  out.push_back(fixed("opens that a worker takes in a turn, of all clients and of one",
+                      std::to_string(worker::kOpensPerPollMax) + " and " +
+                          std::to_string(worker::kOpensPerContextMax),
+                      "the next turn takes them"));
   out.push_back(fixed("local ports that an open tries", std::to_string(worker::kPortsTriedMax),
                       "it fails: the port is in use"));
   out.push_back(fixed("sessions of a uid for which the entries of their neighbours are kept",

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "libclient/include/lyre/lyre.h"
 #include "tools/lyre/failure.h"
@@ -111,9 +112,12 @@ Plan plan_of(const ClientFlags& flags) {
   return plan;
 }
 
-void add_ping_pong_options(CLI::App& command, ClientFlags& flags) {
+/// `of_throughput`: options that mean nothing to it.
+void add_ping_pong_options(CLI::App& command, const std::vector<CLI::Option*>& of_throughput,
+                           ClientFlags& flags) {
   CLI::Option* ping_pong = command.add_flag("--ping-pong", flags.is_ping_pong,
                                             "Measure round trips instead of throughput");
+  for (CLI::Option* option : of_throughput) ping_pong->excludes(option);
   command.add_option("--message", flags.message_bytes, "Ping-pong: bytes of a message")
       ->transform(size_between(1, kMessageBytesMax))
       ->capture_default_str()
@@ -134,16 +138,18 @@ void add_client_options(CLI::App& command, ClientFlags& flags) {
   CLI::Option* bytes =
       command.add_option("--bytes", flags.bytes, "Bytes of each session and direction")
           ->transform(size_between(1, kTransferBytesMax));
-  command.add_option("--seconds", flags.seconds, "Seconds instead of bytes (default 10)")
-      ->check(seconds_between(0.01, 86400))
-      ->excludes(bytes);
-  command.add_option("--direction", flags.direction, "tx (client to server), rx or both")
-      ->check(CLI::IsMember({"tx", "rx", "both"}))
-      ->capture_default_str();
-  command.add_option("--block", flags.block_bytes, "Bytes of one write")
-      ->transform(size_between(1024, kBlockBytesMax))
-      ->default_str("128KiB");
-  add_ping_pong_options(command, flags);
+  CLI::Option* seconds =
+      command.add_option("--seconds", flags.seconds, "Seconds instead of bytes (default 10)")
+          ->check(seconds_between(0.01, 86400))
+          ->excludes(bytes);
+  CLI::Option* direction =
+      command.add_option("--direction", flags.direction, "tx (client to server), rx or both")
+          ->check(CLI::IsMember({"tx", "rx", "both"}))
+          ->capture_default_str();
+  CLI::Option* block = command.add_option("--block", flags.block_bytes, "Bytes of one write")
+                           ->transform(size_between(1024, kBlockBytesMax))
+                           ->default_str("128KiB");
+  add_ping_pong_options(command, {bytes, seconds, direction, block}, flags);
   command.add_option("--sessions", flags.sessions, "Sessions at the same time")
       ->check(count_between(1, 4096))
       ->capture_default_str();

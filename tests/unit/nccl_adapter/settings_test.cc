@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "nccl_adapter/abi/setting_names.h"
 
@@ -43,6 +44,14 @@ TEST_F(RequiredDaemon, IsKnownAlsoWhenAnotherSettingIsWrong) {
   Settings settings;
   EXPECT_FALSE(read_settings(&settings));
   EXPECT_TRUE(settings.is_required);
+}
+
+TEST(Rails, ARailThatIsNamedTwiceIsOne) {
+  ::setenv("LYRE_RAILS", "rail1,rail0,own,rail1", 1);
+  Settings settings;
+  EXPECT_TRUE(read_settings(&settings));
+  ::unsetenv("LYRE_RAILS");
+  EXPECT_EQ(settings.rails, (std::vector<std::string>{"rail1", "rail0"}));
 }
 
 class VerbsSetting : public ::testing::Test {

@@ -66,6 +66,8 @@ class Values(unittest.TestCase):
                                   ([*client, "--zerocopy"], "--zerocopy requires --kernel"),
                                   ([*client, "--count", "9"], "--count requires --ping-pong"),
                                   ([*client, "--message", "9"], "--message requires --ping-pong"),
+                                  ([*client, "--ping-pong", "--bytes", "9"], " excludes "),
+                                  ([*client, "--ping-pong", "--seconds", "9"], " excludes "),
                                   ([*client, "--interval", "1"],
                                    "--interval requires --ping-pong")):
             with self.subTest(arguments=arguments):
