@@ -387,8 +387,9 @@ class AfPacketTest(VethPeer):
         """Its client sleeps on its bell, and is woken by the process that came."""
         interval_s = 0.3
         self.upgrade_while(
-            lambda seconds: self.transfer("--ping-pong", "--count", str(int(seconds / interval_s)),
-                                          "--interval", str(interval_s)), [self.daemon], 2, 6)
+            lambda seconds: Transfer(self.daemon.lyre, self.by_kernel, LYRE, "--ping-pong",
+                                     "--count", str(int(seconds / interval_s)),
+                                     "--interval", str(interval_s)), [self.daemon], 2, 6)
 
 
 class TapTest(KernelPeer):
