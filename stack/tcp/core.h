@@ -48,6 +48,7 @@ void challenge_ack(Core& core, Connection& c, Nanos now, Effects& effects);
 /// that do not know RCV.NXT can use up the challenge ACKs but not these.
 void answer_probe(Core& core, Connection& c, Nanos now, Effects& effects);
 
+inline constexpr uint32_t kTimestampOptionBytes = 12;  ///< with two NOPs before it
 /// The clock of the timestamp option. Units: 1 ms.
 inline uint32_t timestamp_at(const Connection& c, Nanos at) {
   return c.snd.ts_offset + static_cast<uint32_t>(at.value / 1'000'000);

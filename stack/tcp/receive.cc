@@ -179,6 +179,14 @@ bool is_cut_off(const Connection& c, const SegmentIn& segment) {
   return segment.payload_bytes < full && !segment.flags.has(wire::TcpFlags::kPsh);
 }
 
+/// What a full segment of the peer may have, as far as this one tells: merged ones count one by
+/// one, the short one at their end too.
+uint16_t bytes_of_one(const Connection& c, const SegmentIn& segment) {
+  const uint32_t options_bytes = c.has_timestamps ? kTimestampOptionBytes : 0;
+  const uint32_t full = c.config.mss_bytes - options_bytes;
+  return static_cast<uint16_t>(std::min(segment.payload_bytes / segment.segment_count, full));
+}
+
 /// RFC 9293 3.8.6.3 and RFC 5681 4.2: when to send the ACK for text in order.
 void schedule_ack(Connection& c, const SegmentIn& segment, bool filled_gap, Nanos now,
                   Effects& effects) {
@@ -293,8 +301,7 @@ void process_text(Core& core, Connection& c, const SegmentIn& segment, Nanos now
   if (c.reader_gone) return refuse_after_close(c, segment, effects);
   note_ecn_of_text(c, segment, effects);
   if (segment.seq.before(start)) note_duplicate(c, segment.seq, start);
-  const uint32_t bytes = std::min<uint32_t>(segment.payload_bytes, c.config.mss_bytes);
-  rcv.segment_bytes_max = std::max(rcv.segment_bytes_max, static_cast<uint16_t>(bytes));
+  rcv.segment_bytes_max = std::max(rcv.segment_bytes_max, bytes_of_one(c, segment));
   store_text(core, c, segment, start, end, now, effects);
 }
 

@@ -13,8 +13,9 @@ namespace {
 
 using wire::TcpFlags;
 
-/// RFC 7323 5.5: a timestamp older than this is not used for PAWS.
-constexpr Nanos kTimestampLife = seconds(24 * 24 * 3600);
+/// RFC 7323 5.5: a timestamp older than this is not used for PAWS. A clock of microseconds, which
+/// Linux has as an option, passes half of its range in this time.
+constexpr Nanos kTimestampLife = micros(INT32_MAX);
 
 /// When a deferred connection may open, an ACK has this long to arrive before the SYN,ACK is sent
 /// again.
@@ -31,8 +32,10 @@ Verdict check_timestamp(Core& core, Connection& c, const SegmentIn& segment, Nan
                         Effects& effects) {
   if (!c.has_timestamps || !segment.options.has_timestamps) return Verdict::kGoOn;
   if (segment.flags.has(TcpFlags::kRst)) return Verdict::kGoOn;
+  // Some hosts and SYN proxies send a SYN with 0, and a clock in any half of its range later.
+  const bool is_known = c.rcv.ts_recent != 0;
   const bool is_old = SeqNum(segment.options.ts_value).before(SeqNum(c.rcv.ts_recent));
-  if (!is_old || now - c.ts_recent_at > kTimestampLife) return Verdict::kGoOn;
+  if (!is_known || !is_old || now - c.ts_recent_at > kTimestampLife) return Verdict::kGoOn;
   effects.drop = Drop::kTcpPaws;
   challenge_ack(core, c, now, effects);
   return Verdict::kDone;

@@ -19,8 +19,7 @@ namespace {
 
 using wire::TcpFlags;
 
-constexpr uint32_t kTimestampOptionBytes = 12;  ///< with two NOPs before it
-constexpr uint32_t kSackOptionBytes = 4;        ///< with two NOPs before it; each block adds 8
+constexpr uint32_t kSackOptionBytes = 4;  ///< with two NOPs before it; each block adds 8
 constexpr uint32_t kSackBlockBytes = 8;
 constexpr uint32_t kSacksWithTimestamps = 3;  ///< RFC 2018 3: 40 bytes of options
 constexpr uint32_t kPayloadBytesMin = 16;     ///< the minimum beside any options

@@ -234,6 +234,29 @@ TEST_P(Paws, OldClockProvesNothingAfterADay) {  // RFC 7323 5.5
   EXPECT_EQ(s.expect_later(kAck).ack, 11u);
 }
 
+TEST_P(Paws, AClockOfMicrosecondsProvesNothingAfterHalfOfItsRange) {  // RFC 7323 5.5
+  Scenario s(Scenario::with_timestamps(), GetParam());
+  s.establish_passive(stamp(1000, 0, Scenario::offered()));
+  constexpr uint32_t kIdleS = 40 * 60;
+  s.wait(seconds(kIdleS));
+  s.send({.flags = kAck | kPsh,
+          .seq = 1,
+          .ack = 1,
+          .bytes = 10,
+          .options = stamp(1000 + kIdleS * 1'000'000)});
+  EXPECT_EQ(s.expect_later(kAck).ack, 11u);
+}
+
+TEST_P(Paws, AHandshakeWithoutAClockProvesNothing) {  // RFC 7323 5.3
+  Scenario s(Scenario::with_timestamps(), GetParam());
+  s.establish_active(stamp(0, 0, Scenario::offered()));
+  s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1, .bytes = 10, .options = stamp(0x90000000)});
+  EXPECT_EQ(s.expect(kAck).ack, 11u);
+  s.send({.flags = kAck | kPsh, .seq = 11, .ack = 1, .bytes = 10, .options = stamp(0x8fffffff)});
+  s.expect(kAck);
+  EXPECT_EQ(s.drops(Drop::kTcpPaws), 1u);
+}
+
 using Timestamps = OverBoth;
 INSTANTIATE_OVER_BOTH(Timestamps);
 

@@ -418,6 +418,22 @@ TEST(Receive, TakeAnyPayloadEmptiesWhatWaitsBehindGaps) {
   EXPECT_EQ(peer.engine.connection_count(), 0u);
 }
 
+// RFC 9293 3.8.6.3: an ACK for at least every second full segment, whatever was merged before.
+TEST(Acknowledgments, CoverTwoSegmentsOfThePeerThoughMoreWereMerged) {
+  ConnectionConfig config = Peer::plain_config();
+  config.quick_acks_at_start = 0;
+  Peer peer(config);
+  peer.dial();
+  SegmentIn merged = peer.make(kA, 0, 0, 6000);
+  merged.segment_count = 10;
+  peer.send(merged);
+  EXPECT_EQ(peer.all().size(), 1u);
+  peer.text(6000, 600);
+  EXPECT_TRUE(peer.all().empty());
+  peer.text(6600, 600);
+  EXPECT_EQ(peer.all().size(), 1u);
+}
+
 TEST(Paws, OldTimestampIsDroppedAndAnswered) {  // RFC 7323 5.3
   ConnectionConfig config = Peer::plain_config();
   config.timestamps = true;
