@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,6 +18,10 @@ struct Roots {
 std::string first_line(const std::string& path);
 /// All lines of a file; none if there is no such file.
 std::vector<std::string> lines(const std::string& path);
+/// The first `bytes_max` bytes of a file that another user may have named or made. Empty if there
+/// is no such file, or it is not a regular one: a FIFO, a device and a socket are not opened.
+/// Follows symbolic links.
+std::string regular_file(const std::string& path, size_t bytes_max);
 /// The words of a line, separated by blanks.
 std::vector<std::string> words(const std::string& line);
 /// The number at the start of a file, decimal or 0x...; none if there is none.

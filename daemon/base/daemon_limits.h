@@ -11,6 +11,9 @@ namespace lyre {
 /// that only ask for the stats segment. They close the connection when they have the answer.
 inline constexpr uint32_t kLookersMax = 128;
 inline constexpr uint32_t kLookersPerUidMax = 64;
+/// Connections of a control socket beyond those, for root and the daemon's own user: `lyre status`,
+/// `lyre pcap` and a reload work also when other users take all the others.
+inline constexpr uint32_t kOperatorConnections = 16;
 /// Neighbours of a worker that the stats segment shows.
 inline constexpr uint32_t kNeighbourRowsMax = 4096;
 /// A connection that has not attached by then is closed.

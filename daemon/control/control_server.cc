@@ -239,11 +239,18 @@ Status ControlServer::check_member(int socket, const ClientIdentity& identity) c
   return Error{EPERM, "no member of the domain '" + options_.domain + "'"};
 }
 
+uint32_t ControlServer::connections_max_of(uint32_t uid) const {
+  const auto& operators = options_.operators;
+  const bool is_operator = std::find(operators.begin(), operators.end(), uid) != operators.end();
+  return options_.connections_max + (is_operator ? kOperatorConnections : 0);
+}
+
 Status ControlServer::check_connections(const ClientIdentity& identity) const {
   const uint32_t uid = identity.uid;
   if (!options_.closer->has_room(user_of(identity))) return Error{EUSERS, kTooManyWaitingCloses};
-  if (clients_.size() >= options_.connections_max) {
-    return Error{EUSERS, "too many connections: all " + std::to_string(options_.connections_max) +
+  const uint32_t connections_max = connections_max_of(uid);
+  if (clients_.size() >= connections_max) {
+    return Error{EUSERS, "too many connections: all " + std::to_string(connections_max) +
                              " of the control socket are in use"};
   }
   const auto of_uid = std::count_if(clients_.begin(), clients_.end(), [uid](const auto& entry) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -49,9 +51,10 @@ struct ControlOptions {
   std::string socket_path;
   std::string socket_group;  ///< "": left alone
   uint32_t socket_mode = 0660;
-  uint32_t connections_max = 0;
+  uint32_t connections_max = 0;  ///< of all clients; operators have kOperatorConnections more
   uint32_t connections_per_uid_max = UINT32_MAX;
-  uint32_t log_lines_per_minute_max = UINT32_MAX;  ///< about clients of one uid
+  std::vector<uint32_t> operators = {0, ::geteuid()};  ///< their uids
+  uint32_t log_lines_per_minute_max = UINT32_MAX;      ///< about clients of one uid
   Nanos attach_timeout = kAttachTimeout;
   std::shared_ptr<ForeignCloser> closer;  ///< that of all control sockets
 };
@@ -147,6 +150,7 @@ class ControlServer {
   void wait_for_client();
   void accept_one();
   void pause_accepting();
+  uint32_t connections_max_of(uint32_t uid) const;
   Status check_connections(const ClientIdentity& identity) const;
   uint64_t user_of(const ClientIdentity& identity) const;
   Status check_member(int socket, const ClientIdentity& identity) const;

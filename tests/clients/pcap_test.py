@@ -4,6 +4,7 @@
 usage: pcap_test.py BUILD
 """
 
+import fcntl
 import json
 import os
 import pty
@@ -153,6 +154,50 @@ class Pcap(unittest.TestCase):
         self.assertEqual(self.summary(process), (3, 0))
         self.assertTrue(process.stdout.buffer.read().startswith(b"\x0a\x0d\x0d\x0a"))
 
+    def blocked_capture(self):
+        """A capture whose first write waits in a pipe that is full, the reader's end of the pipe,
+        and what fills the pipe."""
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        with open(writer, "wb", buffering=0) as pipe:
+            filling = bytes(fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ))
+            pipe.write(filling)
+            process = self.start(self.hosts.a, "pcap", "wire", stdout=pipe)
+        # Once it has mapped the capture it sleeps only in that write.
+        self.wait_until(lambda: captures_of(process.pid) > 0)
+        self.wait_until(lambda: status_of(process.pid)["State"].startswith("S"))
+        return process, reader, filling
+
+    def send_and_see_taken(self, process, number):
+        process.send_signal(number)
+        self.wait_until(lambda: int(status_of(process.pid)["ShdPnd"], 16) == 0)
+
+    def wait_until(self, is_so):
+        deadline = time.monotonic() + BOUND_S
+        while not is_so():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.001)
+
+    def test_a_capture_that_is_ended_while_its_reader_is_slow_is_whole(self):
+        process, reader, filling = self.blocked_capture()
+        self.send_and_see_taken(process, signal.SIGINT)
+        with open(reader, "rb", closefd=False) as pipe:
+            written = pipe.read()[len(filling):]
+        self.assertEqual(process.stderr.readline(), "capturing wire\n")
+        captured, dropped = self.summary(process)
+        with open(self.file, "wb") as file:
+            file.write(written)
+        self.assertEqual((counter(self.file, ACCEPTED), counter(self.file, DROPPED)),
+                         (captured, dropped))
+
+    def test_a_second_signal_ends_a_capture_whose_reader_has_stopped(self):
+        process, _, _ = self.blocked_capture()
+        self.send_and_see_taken(process, signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(BOUND_S), -signal.SIGINT)
+        # The port can be captured again.
+        self.wait_until(lambda: captures_of(self.hosts.a.pid) == 0)
+
     def test_a_reader_that_stops_delays_nobody_and_what_it_lost_is_counted(self):
         process = self.capture("-w", self.file)
         process.send_signal(signal.SIGSTOP)
@@ -216,6 +261,12 @@ class Pcap(unittest.TestCase):
             self.assertEqual(process.wait(BOUND_S), NO_DAEMON)
             self.assertIn(" packets captured, 0 dropped\n", process.stderr.read())
             self.assertEqual(counter(self.file, DROPPED), 0)
+
+
+def status_of(pid):
+    """The lines of /proc/PID/status by name."""
+    with open(f"/proc/{pid}/status", encoding="utf-8") as lines:
+        return {name: value.strip() for name, value in (line.split(":", 1) for line in lines)}
 
 
 def captures_of(pid):

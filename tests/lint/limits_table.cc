@@ -28,6 +28,7 @@
 #include "stack/worker/tables/receive_accounts.h"
 #include "stack/worker/turn_limits.h"
 #include "stack/worker/worker.h"
+#include "tools/lyre/telemetry_file.h"
 
 namespace lyre {
 namespace {
@@ -72,7 +73,9 @@ void add_control_plane(std::vector<Limit>& out) {
   out.push_back(configured("contexts, of a domain", "domain.contexts_max", "the same"));
   out.push_back(fixed("connections of a control socket, of all and of a uid",
                       "as many as contexts, and " + std::to_string(kLookersMax) + " and " +
-                          std::to_string(kLookersPerUidMax) + " more",
+                          std::to_string(kLookersPerUidMax) + " more; " +
+                          std::to_string(kOperatorConnections) +
+                          " beyond all for root and the daemon's user",
                       "the next connection is refused"));
   out.push_back(fixed("descriptors of a uid or domain that are being closed",
                       std::to_string(ForeignCloser::kWaitingPerUserMax),
@@ -87,6 +90,14 @@ void add_control_plane(std::vector<Limit>& out) {
   out.push_back(fixed("bytes of a capture on each worker",
                       std::to_string(channel::kCaptureRingBytes),
                       "packets are not captured, and counted"));
+  out.push_back(fixed("telemetry files that lyre comms and lyre metrics read, of all and of a uid",
+                      std::to_string(tools::kTelemetryFilesMax) + " and " +
+                          std::to_string(tools::kTelemetryFilesPerUidMax),
+                      "the next one is left out, and counted"));
+  out.push_back(fixed("comms in them, of all and of a uid",
+                      std::to_string(tools::kTelemetryCommsMax) + " and " +
+                          std::to_string(tools::kTelemetryCommsPerUidMax),
+                      "the next file is left out, and counted"));
   out.push_back(configured("log lines that clients of a uid cause in a minute at a control socket",
                            "clients.log_lines_per_minute_max",
                            "left out, and counted in one line"));

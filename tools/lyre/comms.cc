@@ -6,11 +6,14 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "tools/lyre/failure.h"
 #include "tools/lyre/json_document.h"
+#include "tools/lyre/printable.h"
 #include "tools/lyre/telemetry_file.h"
 #include "tools/lyre/text_table.h"
 #include "tools/lyre/units.h"
@@ -36,39 +39,88 @@ const char* waits_for(const CommView& view) {
 
 template <size_t kBytes>
 std::string text_of(const char (&field)[kBytes]) {
-  std::string text(field, ::strnlen(field, kBytes));
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < 0x20 || c >= 0x7f; }, '?');
-  return text;
+  return printable(std::string(field, ::strnlen(field, kBytes)));
 }
 
-/// Returns nullopt when the file is not the plugin's, or its process has ended.
-std::optional<CommsOfProcess> read_process(const std::string& path, int64_t now_ns) {
-  const TelemetryFile file(path);
-  TelemetryHeader header{};
-  if (!file.is_open() || !file.read_header(&header)) return std::nullopt;
-  if (header.magic != nccl_abi::kTelemetryMagic || header.version != nccl_abi::kTelemetryVersion ||
-      header.written_ns.load(std::memory_order_relaxed) < now_ns - kOldNs) {
-    return std::nullopt;
-  }
-  CommsOfProcess process{.pid = header.pid,
-                         .program = text_of(header.program),
-                         .host = text_of(header.host),
-                         .socket = text_of(header.socket),
-                         .foreign = header.foreign.load(std::memory_order_relaxed),
-                         .last_foreign = text_of(header.last_foreign),
-                         .verbs = text_of(header.verbs),
-                         .comms = {}};
-  for (uint32_t i = 0; i < nccl_abi::kTelemetrySlots; ++i) {
-    if (const std::optional<CommView> view = file.read_slot(i)) process.comms.push_back(*view);
-  }
-  return process;
+/// False when the file is not the plugin's, or its process has ended.
+bool read_live_header(const TelemetryFile& file, int64_t now_ns, TelemetryHeader* out) {
+  return file.is_open() && file.read_header(out) && out->magic == nccl_abi::kTelemetryMagic &&
+         out->version == nccl_abi::kTelemetryVersion &&
+         out->written_ns.load(std::memory_order_relaxed) >= now_ns - kOldNs;
 }
 
-const CommView* find_earlier(const CommsSnapshot* earlier, uint32_t pid, const CommView& view) {
+CommsOfProcess process_of(const TelemetryFile& file, const TelemetryHeader& header) {
+  return {.uid = file.owner(),
+          .pid = header.pid,
+          .program = text_of(header.program),
+          .host = text_of(header.host),
+          .socket = text_of(header.socket),
+          .foreign = header.foreign.load(std::memory_order_relaxed),
+          .last_foreign = text_of(header.last_foreign),
+          .verbs = text_of(header.verbs),
+          .comms = {}};
+}
+
+/// Reads files within the limits of one look.
+class CommsReader {
+ public:
+  explicit CommsReader(int64_t now_ns) : now_ns_(now_ns) {}
+
+  void read(const std::string& path) {
+    const TelemetryFile file(path);
+    TelemetryHeader header{};
+    if (!read_live_header(file, now_ns_, &header)) return;
+    Taken& of_uid = of_uids_[file.owner()];
+    if (of_uid.files >= kTelemetryFilesPerUidMax || of_uid.comms >= kTelemetryCommsPerUidMax ||
+        all_.files >= kTelemetryFilesMax || all_.comms >= kTelemetryCommsMax) {
+      ++files_left_out_;
+      return;
+    }
+    CommsOfProcess process = process_of(file, header);
+    const uint32_t used = read_slots(file, process.comms);
+    for (Taken* taken : {&of_uid, &all_}) {
+      ++taken->files;
+      taken->comms += used;
+    }
+    processes_.insert_or_assign(path, std::move(process));
+  }
+
+  /// In the order of paths.
+  CommsSnapshot take() {
+    CommsSnapshot out{now_ns_, {}, files_left_out_};
+    for (auto& [path, process] : processes_) out.processes.push_back(std::move(process));
+    return out;
+  }
+
+ private:
+  struct Taken {
+    uint32_t files = 0;
+    uint32_t comms = 0;
+  };
+
+  /// Returns how many are used: one that changes during each attempt costs the most time.
+  static uint32_t read_slots(const TelemetryFile& file, std::vector<CommView>& out) {
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < nccl_abi::kTelemetrySlots; ++i) {
+      if (!file.is_used(i)) continue;
+      ++used;
+      if (const std::optional<CommView> view = file.read_slot(i)) out.push_back(*view);
+    }
+    return used;
+  }
+
+  const int64_t now_ns_;
+  std::map<uid_t, Taken> of_uids_;
+  Taken all_;
+  std::map<std::string, CommsOfProcess> processes_;
+  uint64_t files_left_out_ = 0;
+};
+
+const CommView* find_earlier(const CommsSnapshot* earlier, const CommsOfProcess& owner,
+                             const CommView& view) {
   if (earlier == nullptr) return nullptr;
   for (const CommsOfProcess& process : earlier->processes) {
-    if (process.pid != pid) continue;
+    if (process.uid != owner.uid || process.pid != owner.pid) continue;
     for (const CommView& other : process.comms) {
       if (other.is_sender == view.is_sender && std::equal(view.id, view.id + 16, other.id)) {
         return &other;
@@ -79,8 +131,8 @@ const CommView* find_earlier(const CommsSnapshot* earlier, uint32_t pid, const C
 }
 
 std::optional<double> rate_of(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
-                              uint32_t pid, const CommView& view) {
-  const CommView* before = find_earlier(earlier, pid, view);
+                              const CommsOfProcess& owner, const CommView& view) {
+  const CommView* before = find_earlier(earlier, owner, view);
   if (before == nullptr || view.bytes < before->bytes || snapshot.at_ns <= earlier->at_ns) {
     return std::nullopt;
   }
@@ -122,7 +174,7 @@ std::string text_of(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
   }
   for (const char* title : {"waits for", "operation", "path"}) table.add_column(title);
   for (const CommView& view : process.comms) {
-    const std::optional<double> rate = rate_of(snapshot, earlier, process.pid, view);
+    const std::optional<double> rate = rate_of(snapshot, earlier, process, view);
     table.add_row({comm_id_text(view), view.is_sender != 0 ? "to" : "from", ranks_text(view),
                    text_of(view.peer_host) + "/" + std::to_string(view.peer_pid),
                    std::to_string(view.streams_up) + "/" + std::to_string(view.streams),
@@ -137,7 +189,7 @@ std::string text_of(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
 }
 
 nlohmann::ordered_json comm_json(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
-                                 uint32_t pid, const CommView& view) {
+                                 const CommsOfProcess& owner, const CommView& view) {
   nlohmann::ordered_json out = {{"id", comm_id_text(view)},
                                 {"communicator", view.communicator},
                                 {"direction", view.is_sender != 0 ? "send" : "receive"},
@@ -165,10 +217,19 @@ nlohmann::ordered_json comm_json(const CommsSnapshot& snapshot, const CommsSnaps
   if (view.rank >= 0) out["rank"] = view.rank;
   if (view.peer_rank >= 0) out["peer_rank"] = view.peer_rank;
   if (view.channel >= 0) out["channel"] = view.channel;
-  if (const std::optional<double> rate = rate_of(snapshot, earlier, pid, view)) {
+  if (const std::optional<double> rate = rate_of(snapshot, earlier, owner, view)) {
     out["bits_per_s"] = *rate;
   }
   return out;
+}
+
+std::string left_out_text(uint64_t files) {
+  if (files == 0) return "";
+  return std::to_string(files) + " telemetry files left out: at most " +
+         std::to_string(kTelemetryFilesPerUidMax) + " of a user and " +
+         std::to_string(kTelemetryFilesMax) + " of all are read, with " +
+         std::to_string(kTelemetryCommsPerUidMax) + " and " + std::to_string(kTelemetryCommsMax) +
+         " comms\n";
 }
 
 int64_t monotonic_ns() {
@@ -213,23 +274,16 @@ void check_telemetry_directory(const std::string& named) {
 }
 
 CommsSnapshot read_comms(const std::vector<std::string>& directories, int64_t now_ns) {
-  CommsSnapshot snapshot{now_ns, {}};
+  CommsReader reader(now_ns);
   std::error_code ignored;
-  std::vector<std::string> paths;
   for (const std::string& directory : directories) {
     for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
       if (entry.path().filename().string().starts_with(nccl_abi::kTelemetryPrefix)) {
-        paths.push_back(entry.path());
+        reader.read(entry.path());
       }
     }
   }
-  std::sort(paths.begin(), paths.end());
-  for (const std::string& path : paths) {
-    if (std::optional<CommsOfProcess> process = read_process(path, now_ns)) {
-      snapshot.processes.push_back(std::move(*process));
-    }
-  }
-  return snapshot;
+  return reader.take();
 }
 
 std::string comms_text(const CommsSnapshot& snapshot, const CommsSnapshot* earlier) {
@@ -237,13 +291,16 @@ std::string comms_text(const CommsSnapshot& snapshot, const CommsSnapshot* earli
   for (const CommsOfProcess& process : snapshot.processes) {
     out += (out.empty() ? "" : "\n") + text_of(snapshot, earlier, process);
   }
-  return out.empty() ? "no process here uses the NCCL plugin\n" : out;
+  if (out.empty()) out = "no process here uses the NCCL plugin\n";
+  return out + left_out_text(snapshot.files_left_out);
 }
 
 nlohmann::ordered_json comms_json(const CommsSnapshot& snapshot, const CommsSnapshot* earlier) {
-  nlohmann::ordered_json out = {{"processes", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json out = {{"processes", nlohmann::ordered_json::array()},
+                                {"files_left_out", snapshot.files_left_out}};
   for (const CommsOfProcess& process : snapshot.processes) {
-    nlohmann::ordered_json entry = {{"pid", process.pid},
+    nlohmann::ordered_json entry = {{"uid", process.uid},
+                                    {"pid", process.pid},
                                     {"program", process.program},
                                     {"host", process.host},
                                     {"daemon_socket", process.socket},
@@ -252,7 +309,7 @@ nlohmann::ordered_json comms_json(const CommsSnapshot& snapshot, const CommsSnap
     if (process.foreign > 0) entry["last_foreign"] = process.last_foreign;
     if (!process.verbs.empty()) entry["rdma_not_used"] = process.verbs;
     for (const CommView& view : process.comms) {
-      entry["comms"].push_back(comm_json(snapshot, earlier, process.pid, view));
+      entry["comms"].push_back(comm_json(snapshot, earlier, process, view));
     }
     out["processes"].push_back(std::move(entry));
   }

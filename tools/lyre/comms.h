@@ -30,6 +30,7 @@ void check_telemetry_directory(const std::string& named);
 
 /// The contents of one file of the plugin.
 struct CommsOfProcess {
+  uint32_t uid = 0;  ///< the file's owner; all the rest is what that user wrote
   uint32_t pid = 0;
   std::string program;
   std::string host;
@@ -44,10 +45,12 @@ struct CommsOfProcess {
 struct CommsSnapshot {
   int64_t at_ns = 0;
   std::vector<CommsOfProcess> processes;
+  uint64_t files_left_out = 0;  ///< of live processes: over a limit of telemetry_file.h
 };
 
-/// Of the plugin's files in `directories`. Left out are files that were written more than a few
-/// seconds ago, because their processes have ended, and files that the caller may not read.
+/// Of the plugin's files in `directories`. Not shown are files that were written more than a few
+/// seconds ago, because their processes have ended, files that the caller may not read, and those
+/// that are over a limit, which are counted.
 CommsSnapshot read_comms(const std::vector<std::string>& directories, int64_t now_ns);
 
 /// A short name of the comm, the same in all outputs: the first bytes of its id in hexadecimal.

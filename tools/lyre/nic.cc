@@ -1,6 +1,7 @@
 #include "tools/lyre/nic.h"
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -62,6 +63,13 @@ void run_bind(const std::vector<std::string>& command, const machine::Nic& nic,
   }
 }
 
+/// A reader of the pipe that has ended must not end the command here: the address would be lost.
+void print_after_bind(const std::string& section) {
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
+  print_section(section, std::cout, std::cerr);
+  std::signal(SIGPIPE, before);
+}
+
 void add_list(CLI::App& nic, const GlobalOptions& globals) {
   nic.add_subcommand("list", "NICs, their drivers, and what the machine needs them for")
       ->callback([&globals] {
@@ -96,7 +104,7 @@ void add_bind(CLI::App& nic) {
     // The kernel forgets the addresses with the interface.
     const std::string section = section_of(states, request->name);
     run_bind(bind, nic_named(states, request->name).nic, section, *is_dry_run);
-    if (!*is_dry_run) std::cout << section << std::flush;
+    if (!*is_dry_run) print_after_bind(section);
     const std::string driver = bind.empty() ? "" : bind.back();
     run_all(prepare_commands(nic_named(states, request->name), driver, {}, files_here()),
             *is_dry_run);

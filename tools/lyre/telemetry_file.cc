@@ -21,13 +21,6 @@ bool belongs_to(const std::string& path, uid_t owner) {
   return name.starts_with(nccl_abi::kTelemetryPrefix + std::to_string(owner) + "-");
 }
 
-bool is_genuine(int fd, const std::string& path) {
-  struct stat status {};
-  return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-         static_cast<uint64_t>(status.st_size) == nccl_abi::kTelemetryBytes &&
-         belongs_to(path, status.st_uid);
-}
-
 static_assert(offsetof(CommSlot, sequence) == 0 && offsetof(CommSlot, is_used) == 4);
 
 uint64_t offset_of(uint32_t slot) {
@@ -39,9 +32,18 @@ uint64_t offset_of(uint32_t slot) {
 // O_NONBLOCK: otherwise the open of a FIFO without a writer would not return.
 TelemetryFile::TelemetryFile(const std::string& path)
     : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)) {
-  if (fd_ < 0 || is_genuine(fd_, path)) return;
+  if (fd_ < 0 || is_genuine(path)) return;
   ::close(fd_);
   fd_ = -1;
+}
+
+bool TelemetryFile::is_genuine(const std::string& path) {
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0) return false;
+  owner_ = status.st_uid;
+  return S_ISREG(status.st_mode) &&
+         static_cast<uint64_t>(status.st_size) == nccl_abi::kTelemetryBytes &&
+         belongs_to(path, owner_);
 }
 
 TelemetryFile::~TelemetryFile() {
@@ -58,6 +60,12 @@ bool TelemetryFile::read_at(uint64_t offset, void* out, size_t bytes) const {
 
 bool TelemetryFile::read_header(nccl_abi::TelemetryHeader* out) const {
   return read_at(0, out, sizeof *out);
+}
+
+bool TelemetryFile::is_used(uint32_t index) const {
+  uint32_t is_used = 0;
+  return read_at(offset_of(index) + offsetof(CommSlot, is_used), &is_used, sizeof is_used) &&
+         is_used != 0;
 }
 
 std::optional<CommView> TelemetryFile::read_slot(uint32_t index) const {

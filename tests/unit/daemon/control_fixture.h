@@ -128,6 +128,8 @@ class ControlServerTest : public ::testing::Test {
   }
   ~ControlServerTest() override {
     server_.reset();
+    // The next test may count descriptors.
+    EXPECT_TRUE(run_until([this] { return closer_->thread_count() == 0; }));
     ::unlink(path_.c_str());
     ::rmdir(folder_.c_str());
   }
@@ -152,6 +154,7 @@ class ControlServerTest : public ::testing::Test {
             .socket_group = "",
             .socket_mode = 0600,
             .connections_max = 8,
+            .operators = {},  // the clients of these tests have the daemon's uid
             .attach_timeout = timeout_,
             .closer = closer_};
   }

@@ -1,6 +1,11 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <string>
 
 #include "machine/default_driver.h"
+#include "machine/files.h"
 #include "machine/local_addresses.h"
 #include "machine/memory.h"
 #include "machine/nics.h"
@@ -104,6 +109,28 @@ TEST(LocalAddresses, AreThoseOfTheKernelsInterfaces) {
   tree.write("proc/net/if_inet6", "fd000009000000000000000000000001 02 40 00 80     eth0\n");
   const auto found = local_addresses(tree.roots());
   EXPECT_EQ(found, (std::set<std::string>{"10.9.0.1", "fd00:9::1"}));
+}
+
+TEST(RegularFile, IsReadUpToTheLimit) {
+  Tree tree;
+  tree.write("file", std::string("a\0b\n", 4));
+  EXPECT_EQ(regular_file(tree.path("file"), 100), std::string("a\0b\n", 4));
+  EXPECT_EQ(regular_file(tree.path("file"), 3), std::string("a\0b", 3));
+  std::filesystem::create_symlink("file", tree.path("link"));
+  EXPECT_EQ(regular_file(tree.path("link"), 1), "a");
+  std::filesystem::resize_file(tree.path("file"), uint64_t{1} << 40);
+  EXPECT_EQ(regular_file(tree.path("file"), 20000).size(), 20000u);
+  EXPECT_FALSE(regular_file("/proc/self/status", 20000).empty()) << "the kernel says 0 bytes";
+}
+
+TEST(RegularFile, IsNoFifoDeviceOrFolder) {
+  Tree tree;
+  tree.write("file", "");
+  ASSERT_EQ(::mkfifo(tree.path("fifo").c_str(), 0666), 0);
+  for (const std::string& path : {tree.path("fifo").string(), tree.path("none").string(),
+                                  std::string("/dev/zero"), std::string("/"), std::string()}) {
+    EXPECT_EQ(regular_file(path, 10), "") << path;
+  }
 }
 
 }  // namespace

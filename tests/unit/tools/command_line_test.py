@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The lyre command without a daemon: values that are refused, warnings, and progress."""
+"""The lyre command without a daemon: values that are refused, warnings, output, and progress."""
 
 import argparse
 import errno
 import os
 import pty
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import unittest
 
 ARGS = None
 BOUND_S = 60
+EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_NO_DAEMON = 3
 LINE_BYTES_MAX = 160
@@ -136,6 +138,38 @@ class Settings(unittest.TestCase):
                    "--host", "B", "--bytes", "4", LYRE_STREAM="4")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr.count("LYRE_STREAM is not a setting"), 1, done.stderr)
+
+
+class StandardOutput(unittest.TestCase):
+    def print_to(self, output, *arguments, **options):
+        with tempfile.TemporaryDirectory() as empty:
+            return subprocess.run([ARGS.lyre, *arguments], stdout=output, stderr=subprocess.PIPE,
+                                  env={**os.environ, "LYRE_TELEMETRY_DIR": empty}, text=True,
+                                  timeout=BOUND_S, check=False, **options)
+
+    def test_output_that_is_not_written_is_a_failure(self):
+        for arguments in (["--version"], ["help"], ["sessions", "--help"], ["comms"],
+                          ["comms", "--json"], ["comms", "--watch", "0.1"]):
+            with self.subTest(arguments=arguments), open("/dev/full", "wb") as full:
+                done = self.print_to(full, *arguments)
+                self.assertEqual((done.returncode, done.stderr), (
+                    EXIT_FAILURE,
+                    "lyre: standard output was not written: No space left on device\n"))
+
+    def test_a_command_that_fails_and_prints_nothing_keeps_its_status(self):
+        with open("/dev/full", "wb") as full:
+            done = self.print_to(full, "--socket", "/nonexistent/lyred.sock", "sessions")
+        self.assertEqual(done.returncode, EXIT_NO_DAEMON)
+        self.assertNotIn("standard output", done.stderr)
+
+    def test_a_pipe_without_a_reader_ends_the_command_and_nothing_is_said(self):
+        for restores_signals, status in ((True, -signal.SIGPIPE), (False, 0)):
+            reader, writer = os.pipe()
+            os.close(reader)
+            # This program ignores SIGPIPE, as all of Python's do, and as services do.
+            done = self.print_to(writer, "help", restore_signals=restores_signals)
+            os.close(writer)
+            self.assertEqual((done.returncode, done.stderr), (status, ""))
 
 
 def all_of(terminal):

@@ -31,10 +31,7 @@ class Comms : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  // As the plugin writes it, with one comm in the second slot.
-  void write(const std::string& name, const CommView& view, int64_t written_ns = kNowNs) {
-    std::vector<uint8_t> bytes(nccl_abi::kTelemetryBytes);
-    auto* header = new (bytes.data()) TelemetryHeader{};
+  void begin(TelemetryHeader* header, int64_t written_ns) const {
     header->magic = nccl_abi::kTelemetryMagic;
     header->version = nccl_abi::kTelemetryVersion;
     header->pid = 4711;
@@ -45,12 +42,34 @@ class Comms : public ::testing::Test {
     std::strcpy(header->program, "python3");
     std::strcpy(header->host, "node7");
     std::strcpy(header->socket, "/run/lyre/lyred.sock");
+  }
+  // As the plugin writes it, with one comm in the second slot.
+  void write(const std::string& name, const CommView& view, int64_t written_ns = kNowNs) {
+    std::vector<uint8_t> bytes(nccl_abi::kTelemetryBytes);
+    begin(new (bytes.data()) TelemetryHeader{}, written_ns);
     auto* slots = reinterpret_cast<CommSlot*>(bytes.data() + nccl_abi::kTelemetrySlotsOffset);
     nccl_abi::write_slot(&slots[1], view);
     slots[1].is_used.store(1);
     std::ofstream(directory_ + "/" + name, std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()),
                static_cast<std::streamsize>(bytes.size()));
+  }
+
+  // All slots are used, or none: then the file has a hole in place of them.
+  void write_plain(const std::string& process, bool is_full, int64_t written_ns = kNowNs) {
+    const std::string path = path_of(process);
+    TelemetryHeader header{};
+    begin(&header, written_ns);
+    std::ofstream file(path, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(&header), sizeof header);
+    CommSlot slot{};
+    slot.is_used.store(1);
+    file.seekp(nccl_abi::kTelemetrySlotsOffset);
+    for (uint32_t i = 0; is_full && i < nccl_abi::kTelemetrySlots; ++i) {
+      file.write(reinterpret_cast<const char*>(&slot), sizeof slot);
+    }
+    file.close();
+    ASSERT_EQ(::truncate(path.c_str(), nccl_abi::kTelemetryBytes), 0);
   }
 
   // The plugin's name for a file of this user.
@@ -231,6 +250,51 @@ TEST_F(Comms, AFileMayBeTruncatedWhileItIsRead) {
   ASSERT_EQ(::truncate(path_of("1-0").c_str(), 100), 0);
   EXPECT_FALSE(file.read_slot(1).has_value());
   EXPECT_FALSE(file.read_header(&header));
+}
+
+// A user with many files made `lyre metrics` run out of memory and time.
+TEST_F(Comms, FilesOverTheLimitOfAUserAreCounted) {
+  for (uint32_t i = 0; i < kTelemetryFilesPerUidMax; ++i) {
+    write_plain(std::to_string(i) + "-0", false);
+  }
+  write_plain("old-0", false, kNowNs - 60'000'000'000);
+  CommsSnapshot snapshot = read_comms({directory_}, kNowNs);
+  EXPECT_EQ(snapshot.processes.size(), kTelemetryFilesPerUidMax);
+  EXPECT_EQ(snapshot.files_left_out, 0u);
+  EXPECT_EQ(comms_text(snapshot, nullptr).find("left out"), std::string::npos);
+
+  write_plain("more-0", false);
+  snapshot = read_comms({directory_}, kNowNs);
+  EXPECT_EQ(snapshot.processes.size(), kTelemetryFilesPerUidMax);
+  EXPECT_EQ(comms_json(snapshot, nullptr)["files_left_out"], 1);
+  EXPECT_NE(comms_text(snapshot, nullptr)
+                .find("\n1 telemetry files left out: at most 1024 of a user and 4096 of all are "
+                      "read, with 16384 and 65536 comms\n"),
+            std::string::npos);
+}
+
+TEST_F(Comms, AUserWithTooManyCommsHasNoFurtherFile) {
+  const uint32_t files_max = kTelemetryCommsPerUidMax / nccl_abi::kTelemetrySlots;
+  for (uint32_t i = 0; i <= files_max; ++i) write_plain(std::to_string(i) + "-0", true);
+  const CommsSnapshot snapshot = read_comms({directory_}, kNowNs);
+  EXPECT_EQ(snapshot.processes.size(), files_max);
+  EXPECT_EQ(snapshot.files_left_out, 1u);
+}
+
+// Another user's copy of a file was taken for it.
+TEST_F(Comms, ARateIsOfOneUsersFile) {
+  CommView view = sample();
+  write(name_of("4711-0"), view);
+  CommsSnapshot earlier = read_comms({directory_}, kNowNs);
+  view.bytes += 1'000'000;
+  write(name_of("4711-0"), view);
+  const CommsSnapshot snapshot = read_comms({directory_}, kNowNs + 500'000'000);
+  ASSERT_EQ(earlier.processes.size(), 1u);
+  EXPECT_EQ(earlier.processes[0].uid, ::getuid());
+  ++earlier.processes[0].uid;
+  const auto process = comms_json(snapshot, &earlier)["processes"][0];
+  EXPECT_EQ(process["uid"], ::getuid());
+  EXPECT_FALSE(process["comms"][0].contains("bits_per_s"));
 }
 
 TEST_F(Comms, ASlotThatIsBeingWrittenIsLeftOut) {

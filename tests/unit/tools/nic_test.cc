@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/unit/machine/tree.h"
 #include "tools/lyre/configured.h"
@@ -222,6 +224,18 @@ TEST_F(NicTest, AFailedBindSaysWhatBecameOfTheNic) {
   now.clear();
   EXPECT_EQ(after("uio_pci_generic", "section\n"),
             "0000:00:05.0 is not there any more. It was configured as:\nsection\n");
+}
+
+// The kernel no longer has the addresses of a NIC that is bound.
+TEST(PortSectionTest, WhatOneStreamDoesNotTakeTheOtherGets) {
+  std::ostringstream out, instead;
+  print_section("section\n", out, instead);
+  EXPECT_EQ(out.str(), "section\n");
+  EXPECT_EQ(instead.str(), "");
+  std::ofstream full("/dev/full");
+  print_section("section\n", full, instead);
+  EXPECT_EQ(instead.str(),
+            "the section of lyred.toml was not written to standard output:\nsection\n");
 }
 
 TEST_F(NicTest, UnbindUndoesIt) {

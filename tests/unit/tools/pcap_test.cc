@@ -1,10 +1,14 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pcap/pcap.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -112,6 +116,66 @@ TEST(PacketFileTest, LibpcapReadsWhatIsWritten) {
   ASSERT_EQ(header->caplen, 99u);
   EXPECT_EQ(std::memcmp(bytes, packet.data(), 99), 0);
   EXPECT_EQ(pcap_next_ex(reader.get(), &header, &bytes), PCAP_ERROR_BREAK);
+}
+
+/// A folder with a file `packets` that all may read, as another tool has left it.
+class ReplacedFileTest : public ::testing::Test {
+ protected:
+  ReplacedFileTest() {
+    std::string name = testing::TempDir() + "lyre-pcap-XXXXXX";
+    folder_ = ::mkdtemp(name.data());
+    std::ofstream(path("packets")) << "earlier";
+    ::chmod(path("packets").c_str(), 0644);
+  }
+  ~ReplacedFileTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  static void write(const std::string& to) {
+    PacketFile file(to);
+    file.write("packets");
+    file.flush();
+  }
+  static std::string content(const std::string& of) {
+    std::string text;
+    std::getline(std::ifstream(of), text);
+    return text;
+  }
+  /// Follows no link.
+  static mode_t mode(const std::string& of) {
+    struct stat found {};
+    EXPECT_EQ(::lstat(of.c_str(), &found), 0);
+    return found.st_mode;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(ReplacedFileTest, OnlyItsOwnerReadsAFileThatWasThere) {
+  std::ifstream earlier(path("packets"));
+  write(path("packets"));
+  EXPECT_EQ(mode(path("packets")), S_IFREG | 0600u);
+  EXPECT_EQ(content(path("packets")), "packets");
+  std::string text;
+  std::getline(earlier, text);
+  EXPECT_EQ(text, "earlier") << "who had it open reads no packets";
+}
+
+TEST_F(ReplacedFileTest, ALinkStaysAndOnlyTheOwnerReadsItsTarget) {
+  std::filesystem::create_symlink("packets", path("link"));
+  write(path("link"));
+  EXPECT_TRUE(S_ISLNK(mode(path("link"))));
+  EXPECT_EQ(mode(path("packets")), S_IFREG | 0600u);
+  EXPECT_EQ(content(path("packets")), "packets");
+}
+
+TEST_F(ReplacedFileTest, AFifoIsWrittenAsItIs) {
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0644), 0);
+  const int reader = ::open(path("fifo").c_str(), O_RDONLY | O_NONBLOCK);
+  write(path("fifo"));
+  char bytes[16];
+  EXPECT_EQ(::read(reader, bytes, sizeof bytes), 7);
+  ::close(reader);
+  EXPECT_EQ(mode(path("fifo")), S_IFIFO | 0644u);
 }
 
 TEST(PacketFileTest, AFileThatCannotBeWrittenIsNamed) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/lyre/json_document.h"
+#include "tools/lyre/printable.h"
 
 namespace lyre::tools {
 namespace {
@@ -46,9 +47,9 @@ std::string findings_text(const std::vector<Finding>& findings) {
   std::string out;
   for (const Finding& finding : findings) {
     out += padded(text_of(finding.verdict), kVerdictWidth) + padded(finding.check, kCheckWidth) +
-           finding.saw + "\n";
-    if (!finding.why.empty()) out += margin + "why: " + finding.why + "\n";
-    if (!finding.mend.empty()) out += margin + "do:  " + finding.mend + "\n";
+           printable(finding.saw) + "\n";
+    if (!finding.why.empty()) out += margin + "why: " + printable(finding.why) + "\n";
+    if (!finding.mend.empty()) out += margin + "do:  " + printable(finding.mend) + "\n";
   }
   return out + "\n" + plural(count(findings, Verdict::kProblem), "problem") + ", " +
          plural(count(findings, Verdict::kNote), "note") + "\n";
@@ -63,12 +64,10 @@ std::string findings_json(const std::vector<Finding>& findings) {
                       {"why", finding.why},
                       {"mend", finding.mend}});
   }
-  return nlohmann::ordered_json{{"schema", kJsonSchema},
-                                {"problems", count(findings, Verdict::kProblem)},
-                                {"notes", count(findings, Verdict::kNote)},
-                                {"checks", std::move(checks)}}
-             .dump(2) +
-         "\n";
+  const nlohmann::ordered_json content = {{"problems", count(findings, Verdict::kProblem)},
+                                          {"notes", count(findings, Verdict::kNote)},
+                                          {"checks", std::move(checks)}};
+  return json_text(document_of(content), false);
 }
 
 }  // namespace lyre::tools

@@ -37,8 +37,9 @@ inline Finding problem(std::string check, std::string saw, std::string why, std:
 void refer_to_administrator(std::vector<Finding>& findings);
 
 /// A line for each finding, and below it why and the command unless it is fine; last the number of
-/// problems.
+/// problems. Bytes that are not printable ASCII become '?'.
 std::string findings_text(const std::vector<Finding>& findings);
+/// Bytes that are not UTF-8 become U+FFFD.
 std::string findings_json(const std::vector<Finding>& findings);
 bool has_problem(const std::vector<Finding>& findings);
 

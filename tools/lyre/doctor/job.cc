@@ -1,15 +1,16 @@
 #include "tools/lyre/doctor/job.h"
 
-#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <set>
 #include <sstream>
 
 #include "machine/files.h"
+#include "tools/lyre/doctor/file_limits.h"
 #include "tools/lyre/failure.h"
 
 namespace lyre::tools {
@@ -30,8 +31,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
 }
 
 std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  return machine::regular_file(path, kTextFileBytesMax);
 }
 
 /// The numbers of a line of /proc/PID/status, such as "Groups:\t4 27".
@@ -61,12 +61,13 @@ std::string jail_of(const std::string& root) {
 /// With paths as the process itself sees them.
 std::vector<std::string> libraries_in(const std::string& maps, const std::string& jail) {
   std::vector<std::string> paths;
-  for (const std::string& line : machine::lines(maps)) {
+  std::set<std::string> known;
+  for (const std::string& line : split(content_of(maps), '\n')) {
     const size_t slash = line.find('/');
     if (slash == std::string::npos || line.find(".so") == std::string::npos) continue;
     std::string path = line.substr(slash);
     if (!jail.empty() && path.starts_with(jail + "/")) path.erase(0, jail.size());
-    if (std::ranges::find(paths, path) == paths.end()) paths.push_back(path);
+    if (known.insert(path).second) paths.push_back(path);
   }
   return paths;
 }
@@ -158,7 +159,7 @@ std::string library_of(const Job& job, const std::string& name) {
 
 std::string home_of(const Job& job) {
   // name:password:uid:gid:comment:home:shell
-  for (const std::string& line : machine::lines(file_of(job, "/etc/passwd"))) {
+  for (const std::string& line : split(content_of(file_of(job, "/etc/passwd")), '\n')) {
     std::vector<std::string> fields;
     std::istringstream in(line);
     for (std::string field; std::getline(in, field, ':');) fields.push_back(field);

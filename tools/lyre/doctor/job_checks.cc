@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 
+#include "machine/files.h"
 #include "tools/lyre/doctor/daemon_checks.h"
+#include "tools/lyre/doctor/file_limits.h"
 #include "tools/lyre/doctor/nccl_checks.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/snapshot.h"
@@ -27,8 +27,7 @@ constexpr std::string_view kGlibcRelease = "stable release version ";
 std::string glibc_of(const Job& job) {
   const std::string library = library_of(job, "libc.so.6");
   if (library.empty()) return {};
-  std::ifstream file(file_of(job, library), std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const std::string bytes = machine::regular_file(file_of(job, library), kLibraryBytesMax);
   const size_t found = bytes.find(kGlibcRelease);
   if (found == std::string::npos) return {};
   std::istringstream rest(bytes.substr(found + kGlibcRelease.size(), 16));  // "2.36."

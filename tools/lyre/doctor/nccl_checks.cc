@@ -6,11 +6,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <sstream>
 #include <string_view>
 
+#include "machine/files.h"
 #include "nccl_adapter/abi/setting_names.h"
+#include "tools/lyre/doctor/file_limits.h"
 #include "tools/lyre/doctor/plugin_file.h"
 
 namespace lyre::tools {
@@ -105,8 +106,8 @@ Settings nccl_settings(const std::vector<std::string>& environment,
   };
   std::ranges::for_each(environment, take);
   for (const std::string& path : files) {
-    std::ifstream file(path);
-    for (std::string line; std::getline(file, line);) take(line);
+    std::istringstream lines(machine::regular_file(path, kTextFileBytesMax));
+    for (std::string line; std::getline(lines, line);) take(line);
   }
   return settings;
 }

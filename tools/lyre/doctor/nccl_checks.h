@@ -11,7 +11,7 @@
 namespace lyre::tools {
 
 /// Variables of NCCL and Lyre: of the process, and of NCCL's configuration files where the process
-/// has none. NCCL puts every line of these files in the environment.
+/// has none. NCCL puts every line of these files in the environment. Only regular files are read.
 using Settings = std::map<std::string, std::string>;
 Settings nccl_settings(const char* const* environment, const std::vector<std::string>& files);
 /// The same for entries "NAME=value".

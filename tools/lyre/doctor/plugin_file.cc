@@ -1,8 +1,9 @@
 #include "tools/lyre/doctor/plugin_file.h"
 
 #include <cstring>
-#include <fstream>
-#include <iterator>
+
+#include "machine/files.h"
+#include "tools/lyre/doctor/file_limits.h"
 
 namespace lyre::tools {
 namespace {
@@ -23,8 +24,7 @@ bool is_newer(const ClientMark& mark, const ClientMark& than) {
 }  // namespace
 
 std::optional<ClientMark> mark_in(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  const std::string bytes = machine::regular_file(file, kLibraryBytesMax);
   const size_t found = bytes.find(std::string(client::kMarkStart) + client::kMarkEnd);
   if (found == std::string::npos || bytes.size() - found < sizeof(ClientMark)) return std::nullopt;
   ClientMark mark;

@@ -8,6 +8,7 @@
 
 #include "stack/base/mac_address.h"
 #include "tools/lyre/network.h"
+#include "tools/lyre/printable.h"
 #include "tools/lyre/sessions.h"
 #include "tools/lyre/units.h"
 
@@ -20,17 +21,9 @@ using prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
 /// Names come from clients and peers and may be any bytes; Prometheus takes UTF-8 only.
-std::string label_text(const std::string& text) {
-  std::string out = text;
-  for (char& c : out) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return out;
-}
-
 template <size_t kBytes>
 std::string label_text(const char (&text)[kBytes]) {
-  return label_text(std::string(text, ::strnlen(text, kBytes)));
+  return printable(std::string(text, ::strnlen(text, kBytes)));
 }
 
 /// Families in the order in which they were first named.
@@ -67,9 +60,9 @@ std::string worker_metric(const std::string& key) {
 
 void add_daemon(Families& out, const Snapshot& daemon) {
   out.gauge("lyre_daemon_info", "The daemon; the value is 1",
-            {{"name", label_text(daemon.daemon_name)},
-             {"version", label_text(daemon.daemon_version)},
-             {"idle_policy", label_text(daemon.idle_policy)}},
+            {{"name", printable(daemon.daemon_name)},
+             {"version", printable(daemon.daemon_version)},
+             {"idle_policy", printable(daemon.idle_policy)}},
             1);
   out.gauge("lyre_daemon_start_time_seconds", "When the daemon started, since 1970", {},
             static_cast<double>(daemon.started_unix_ns) / 1e9);
@@ -108,10 +101,10 @@ void add_workers(Families& out, const Snapshot& daemon) {
 }
 
 void add_port(Families& out, const PortSnapshot& port) {
-  const Labels labels = {{"port", label_text(port.name)}};
+  const Labels labels = {{"port", printable(port.name)}};
   out.gauge("lyre_port_info", "A port; the value is 1",
-            {{"port", label_text(port.name)},
-             {"device", label_text(port.device)},
+            {{"port", printable(port.name)},
+             {"device", printable(port.device)},
              {"mac", mac_text(port.mac)}},
             1);
   out.gauge("lyre_port_up", "1 while the link is up and the device runs", labels,
@@ -133,7 +126,7 @@ void add_port(Families& out, const PortSnapshot& port) {
   }
   for (const auto& [name, value] : port.device_counters) {
     Labels event = labels;
-    event.push_back({"event", label_text(name)});
+    event.push_back({"event", printable(name)});
     out.counter("lyre_port_driver_events_total", "What the driver counts, by its names",
                 std::move(event), static_cast<double>(value));
   }
@@ -167,7 +160,8 @@ void add_clients(Families& out, const Snapshot& daemon) {
 
 void add_comm(Families& out, const CommsSnapshot& comms, const CommsOfProcess& process,
               const nccl_abi::CommView& view) {
-  const Labels labels = {{"program", label_text(process.program)},
+  const Labels labels = {{"uid", std::to_string(process.uid)},
+                         {"program", printable(process.program)},
                          {"pid", std::to_string(process.pid)},
                          {"comm", comm_id_text(view)},
                          {"direction", view.is_sender != 0 ? "send" : "receive"},
@@ -213,6 +207,8 @@ std::vector<MetricFamily> metrics_of(const Snapshot* daemon) {
 
 std::vector<MetricFamily> metrics_of(const CommsSnapshot& comms) {
   Families out;
+  out.gauge("lyre_telemetry_files_left_out", "Telemetry files of NCCL processes over the limits",
+            {}, static_cast<double>(comms.files_left_out));
   for (const CommsOfProcess& process : comms.processes) {
     for (const nccl_abi::CommView& view : process.comms) add_comm(out, comms, process, view);
   }

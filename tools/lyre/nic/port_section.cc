@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstring>
 #include <memory>
+#include <ostream>
 
 #include "machine/files.h"
 #include "machine/routes.h"
@@ -161,6 +162,11 @@ std::string port_section(const NicState& state, const InterfaceUse& use) {
   if (!use.gateways.empty()) out += "gateway = " + value_of(use.gateways) + "\n";
   if (use.mtu_bytes > 0) out += "mtu = " + std::to_string(use.mtu_bytes) + "\n";
   return out;
+}
+
+void print_section(const std::string& section, std::ostream& out, std::ostream& instead) {
+  if (out << section << std::flush) return;
+  instead << "the section of lyred.toml was not written to standard output:\n" << section;
 }
 
 }  // namespace lyre::tools

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -24,5 +25,9 @@ std::vector<std::string> gateways_of(const std::vector<std::string>& names,
 
 /// The [[port]] section of lyred.toml with which lyred uses the NIC as the kernel does now.
 std::string port_section(const NicState& state, const InterfaceUse& use);
+
+/// Prints the section of a NIC that is bound to `out`, and where that fails to `instead`: the
+/// kernel no longer has the NIC's addresses.
+void print_section(const std::string& section, std::ostream& out, std::ostream& instead);
 
 }  // namespace lyre::tools

@@ -1,6 +1,7 @@
 #include "tools/lyre/pcap/packet_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,9 +15,26 @@ namespace {
 constexpr size_t kBufferBytes = 1 << 20;
 constexpr mode_t kFileMode = 0600;
 
+/// A device, a FIFO, or the target of a link. A regular target gets the mode of a new file.
+int open_in_place(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode);
+  struct stat opened {};
+  if (descriptor < 0 || ::fstat(descriptor, &opened) != 0) return descriptor;
+  if (!S_ISREG(opened.st_mode) || ::fchmod(descriptor, kFileMode) == 0) return descriptor;
+  ::close(descriptor);
+  return -1;
+}
+
+/// A regular file is removed, not truncated: its mode, its owner and the processes that have it
+/// open would stay. Nothing is lost by that, since its bytes are to be replaced, and O_EXCL fails
+/// where another process makes a file of that name meanwhile.
 int descriptor_of(const std::string& path) {
   if (path == "-") return ::dup(STDOUT_FILENO);
-  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode);
+  struct stat there {};
+  const bool is_there = ::lstat(path.c_str(), &there) == 0;
+  if (is_there && !S_ISREG(there.st_mode)) return open_in_place(path);
+  if (is_there && ::unlink(path.c_str()) != 0) return -1;
+  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ namespace lyre::tools {
 /// Fails: each function throws Failure with the name of the file and the reason.
 class PacketFile {
  public:
-  /// "-": standard output. Replaces a file, which only its owner can read: packets are those of all
-  /// clients.
+  /// "-": standard output. A regular file is replaced by a new one, which only its owner can read:
+  /// packets are those of all clients. Devices and FIFOs are opened as they are.
   explicit PacketFile(const std::string& path);
   ~PacketFile();
   PacketFile(const PacketFile&) = delete;

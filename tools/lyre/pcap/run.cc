@@ -23,6 +23,9 @@
 namespace lyre::tools {
 namespace {
 
+/// Of --duration, whatever is done to the time of day.
+using Clock = std::chrono::steady_clock;
+
 /// Packets between two looks at signals and limits.
 constexpr size_t kBatchPackets = 4096;
 /// How long packets may wait in their rings while the tool has nothing to do.
@@ -34,9 +37,12 @@ volatile std::sig_atomic_t g_must_end = 0;
 
 void request_end(int) { g_must_end = 1; }
 
+/// A write that waits for a slow reader continues after the first signal, so that the file is
+/// whole; poll() returns. The second signal ends the process.
 void catch_signals() {
   struct sigaction action {};
   action.sa_handler = request_end;
+  action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
 }
@@ -88,9 +94,9 @@ class Capture {
  private:
   bool is_full() const { return options_.packets_max > 0 && written_ == options_.packets_max; }
   bool is_over() const {
-    const double seconds = 1e-9 * static_cast<double>(unix_now_ns() - begin_ns_);
+    const std::chrono::duration<double> elapsed = Clock::now() - begin_;
     return g_must_end != 0 || is_full() || has_daemon_ended_ || packets_.is_broken() ||
-           (options_.duration_s > 0 && seconds >= options_.duration_s);
+           (options_.duration_s > 0 && elapsed.count() >= options_.duration_s);
   }
 
   /// False when there was nothing.
@@ -127,7 +133,7 @@ class Capture {
 
   void finish() {
     const uint64_t dropped = packets_.dropped();
-    file_.write(pcapng::interface_statistics({.begin_unix_ns = begin_ns_,
+    file_.write(pcapng::interface_statistics({.begin_unix_ns = begin_unix_ns_,
                                               .end_unix_ns = unix_now_ns(),
                                               .received = taken_ + dropped,
                                               .dropped = dropped,
@@ -140,7 +146,8 @@ class Capture {
 
   const PcapOptions& options_;
   PacketFilter filter_;
-  const int64_t begin_ns_ = unix_now_ns();
+  const Clock::time_point begin_ = Clock::now();
+  const int64_t begin_unix_ns_ = unix_now_ns();
   client::PacketCapture begun_;
   PacketStream packets_;
   PacketFile file_;

@@ -18,7 +18,8 @@ struct PcapOptions {
 };
 
 /// `lyre pcap`: writes the packets of a port as pcapng until SIGINT, SIGTERM or a limit, and at
-/// last a line to standard error that says how many were captured and lost. Fails: throws Failure.
+/// last a line to standard error that says how many were captured and lost. A second signal ends
+/// the process at once. Fails: throws Failure.
 void run_pcap(const GlobalOptions& globals, const PcapOptions& options);
 
 }  // namespace lyre::tools

@@ -251,6 +251,29 @@ TEST_F(ControlServerTest, TooManyConnectionsAreToldSo) {
   expect_still_serving();
 }
 
+// Two users could take all connections, and root's `lyre status` and reloads were refused.
+TEST_F(ControlServerTest, ConnectionsAreKeptForOperators) {
+  server_.reset();
+  ControlOptions kept = options();
+  kept.operators = {::geteuid()};
+  server_.emplace(io_, mappings_, registry_, facts(), kept);
+  ASSERT_TRUE(server_->open().ok());
+  std::vector<RawClient> clients;
+  for (uint32_t i = 0; i < kept.connections_max; ++i) clients.emplace_back(path_);
+  run();
+  expect_still_serving();
+  for (uint32_t i = 0; i < kOperatorConnections; ++i) clients.emplace_back(path_);
+  run();
+  EXPECT_EQ(server_->counters().refused, 0u);
+  RawClient late(path_);
+  run();
+  expect_goodbye(late, "too many connections: all 24 of the control socket are in use");
+}
+
+TEST(ControlOptions, RootAndTheDaemonsUserAreOperators) {
+  EXPECT_EQ(ControlOptions{}.operators, (std::vector<uint32_t>{0, ::geteuid()}));
+}
+
 TEST_F(ControlServerTest, ExpelledClientLearnsWhy) {
   RawClient client(path_);
   client.send(attach_request());
