@@ -159,6 +159,7 @@ TEST_P(DaemonKilled, InMidTransferIsASystemErrorHereAndARemoteErrorThere) {
     link.close();
   };
   const std::vector<RankEnd> ends = run_ranks({body, body}, 90);
+  pair->kill(GetParam());
   for (const RankEnd& end : ends) {
     EXPECT_EQ(end.exit_status, 0) << "signal " << end.signal << "\n" << end.stderr_text;
   }
@@ -218,6 +219,7 @@ TEST(DaemonKilledIdle, IsNoPortThatKeepsMemory) {
     rank.barrier();
   };
   const std::vector<RankEnd> ends = run_ranks({body, body});
+  pair->kill(0);
   EXPECT_EQ(ends[0].exit_status, 0) << ends[0].stderr_text;
 }
 
@@ -246,6 +248,7 @@ TEST(DaemonKilledIdle, EveryCallSaysSoAndNothingHangs) {
     link.close();
   };
   const std::vector<RankEnd> ends = run_ranks({body, body});
+  pair->kill(0);
   EXPECT_EQ(ends[0].exit_status, 0) << ends[0].stderr_text;
 }
 

@@ -1,5 +1,6 @@
 #include "tests/adapter/link.h"
 
+#include <gtest/gtest.h>
 #include <sched.h>
 
 #include <cstdlib>
@@ -21,12 +22,25 @@ int workers() {
   return count != nullptr ? std::atoi(count) : 1;
 }
 
+/// The daemons that the tests share. They stop while a failure still counts.
+class SharedDaemons : public ::testing::Environment {
+ public:
+  DaemonPair& pair() {
+    if (pair_ == nullptr) pair_ = std::make_unique<DaemonPair>(lyred_path(), "", workers());
+    return *pair_;
+  }
+  void TearDown() override { pair_.reset(); }
+
+ private:
+  std::unique_ptr<DaemonPair> pair_;
+};
+
+auto* const shared_daemons =
+    static_cast<SharedDaemons*>(::testing::AddGlobalTestEnvironment(new SharedDaemons));
+
 }  // namespace
 
-DaemonPair& daemons() {
-  static DaemonPair pair(lyred_path(), "", workers());
-  return pair;
-}
+DaemonPair& daemons() { return shared_daemons->pair(); }
 
 std::unique_ptr<NetPlugin> load_tested_plugin(int abi) {
   const char* path = std::getenv("LYRE_TEST_PLUGIN");

@@ -1,3 +1,4 @@
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -56,6 +57,15 @@ Connection connect(const DaemonPair& pair, lyre_context* from, lyre_context* to)
 
 bool can_connect(const DaemonPair& pair, lyre_context* from, lyre_context* to) {
   return lyre_state(connect(pair, from, to).session) == LYRE_OPEN;
+}
+
+// Regression: the status was discarded, so a daemon that crashed while it stopped failed no test.
+TEST(DaemonPairEnd, OfADaemonThatTheTestDidNotKillIsAFailure) {
+  DaemonPair pair(std::getenv("LYRE_TEST_LYRED"));
+  ::kill(pair.pid(1), SIGKILL);  // as a crash
+  EXPECT_NONFATAL_FAILURE(pair.terminate(1), "ended with signal 9, not with exit status 0");
+  ::kill(pair.pid(0), SIGKILL);
+  pair.kill(0);
 }
 
 // Its MAC is another one, and the link comes long after it was announced.

@@ -46,11 +46,13 @@ Context attach(const std::string& socket, const char* label, size_t arena_bytes)
   return Context(context);
 }
 
-size_t log_lines_with(const DaemonPair& daemons, int host, const std::string& part) {
+size_t log_lines_with(const DaemonPair& daemons, int host, const std::string& part,
+                      const std::string& rest) {
   std::istringstream log(daemons.log(host));
   size_t count = 0;
   for (std::string line; std::getline(log, line);) {
-    if (line.find(part) != std::string::npos) ++count;
+    // A search that begins at npos finds nothing.
+    if (line.find(rest, line.find(part)) != std::string::npos) ++count;
   }
   return count;
 }

@@ -21,8 +21,9 @@ inline constexpr size_t kMiB = 1 << 20;
 /// Attaches by the library. nullptr: refused; lyre_last_error() says why.
 Context attach(const std::string& socket, const char* label, size_t arena_bytes = kMiB);
 
-/// Lines of a daemon's log that contain `part`.
-size_t log_lines_with(const DaemonPair& daemons, int host, const std::string& part);
+/// Lines of a daemon's log that contain `part`, and behind its begin `rest`.
+size_t log_lines_with(const DaemonPair& daemons, int host, const std::string& part,
+                      const std::string& rest = "");
 
 /// Correct clients with a session between the two hosts of a DaemonPair, which transfer while
 /// others attack. They must not stop, and no byte may change: nothing is asserted of their speed.

@@ -32,6 +32,7 @@ SETTLE_S = 60
 HARM_AFTER_S = 0.5
 HARM_S = 3
 FIRST_PORT = 20000
+VICTIM_PORT = FIRST_PORT - 1
 PORTS_PER_CYCLE = 10
 STRANGERS = [f"10.9.5.{number}" for number in range(100, 110)]
 # Of a daemon's resident memory, beyond what it had after its first cycles.
@@ -135,11 +136,22 @@ class Soak:
         return False
 
     def with_victim(self, harm):
-        victim = traffic.Victim(self.hosts.a, self.hosts.b, FIRST_PORT - 1, self.choose)
+        victim = traffic.Victim(self.hosts.a, self.hosts.b, VICTIM_PORT, self.choose)
         time.sleep(HARM_S)
+        self.await_victim()
         harm(victim)
         time.sleep(1)
         victim.end()
+
+    def await_victim(self):
+        """Waits until the victim's server has sessions."""
+        deadline = time.monotonic() + SETTLE_S
+        while not any(row["state"] == "ESTABLISHED" and row["local"].endswith(f":{VICTIM_PORT}")
+                      for row in self.hosts.a.look("sessions")["sessions"]):
+            if time.monotonic() > deadline:
+                self.find("the victim has no sessions")
+                return
+            time.sleep(0.1)
 
     def harm_cable_pulled(self):
         side = self.choose.choice((self.wire.left, self.wire.right))
@@ -155,6 +167,8 @@ class Soak:
                    for host in (self.hosts.a, self.hosts.b)]
         time.sleep(2 * HARM_S)
         for process in hostile:
+            if process.poll() is not None:
+                self.find(f"a scribbler ended by itself with status {process.returncode}")
             processes.end(process)
         return False
 

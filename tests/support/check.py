@@ -41,7 +41,16 @@ LINES_SHOWN = 25
 SIGNS = ("FAIL: ", "ERROR: ", ": Failure", "Traceback", "error: ")
 
 # The last line of a run.
-COUNT_LINE = re.compile(r"^(?P<passed>\d+) passed, \d+ failed(, \d+ skipped)?\s*\Z", re.MULTILINE)
+COUNT_LINE = re.compile(r"^(?P<passed>\d+) passed, \d+ failed(, (?P<skipped>\d+) skipped)?\s*\Z",
+                        re.MULTILINE)
+SKIP_SIGN = "skipped: "  # begins the line of each skipped test before it
+# The summaries of googletest, on stdout, and of unittest, on stderr.
+GTEST_SKIPPED = re.compile(r"^\[  PASSED  \] 0 tests\.\n"
+                           r"\[  SKIPPED \] (?P<skipped>\d+) tests?, listed below:$", re.MULTILINE)
+GTEST_REASON = re.compile(r": Skipped\n(?!\[)(.+)$", re.MULTILINE)
+UNITTEST_SKIPPED = re.compile(r"^-+\nRan (?P<run>\d+) tests? in .+\n\n"
+                              r"OK \(skipped=(?P<skipped>\d+)\)$", re.MULTILINE)
+UNITTEST_REASON = re.compile(r"\.\.\. skipped (['\"])(.*)\1$", re.MULTILINE)
 
 PASSED = {"OK", "EXPECTEDFAIL"}
 SKIPPED = {"SKIP"}
@@ -100,7 +109,7 @@ class Count:
 
     def skip(self, what, reason):
         self.skipped += 1
-        self.reasons.append(f"skipped: {what}: {reason}")
+        self.reasons.append(f"{SKIP_SIGN}{what}: {reason}")
 
     def line(self):
         text = f"{self.passed} passed, {self.failed} failed"
@@ -223,6 +232,36 @@ def first_reason(test):
     return lines[-1] if lines else "no reason given"
 
 
+def gtest_skip(text):
+    """The reason of a googletest program that skipped all of its tests; else None."""
+    found = GTEST_SKIPPED.search(text)
+    if found is None:
+        return None
+    reason = GTEST_REASON.search(text)
+    return f"all tests ({found['skipped']})" + (f": {reason[1]}" if reason else "")
+
+
+def unittest_skip(text):
+    """The reason of a unittest program that skipped all of its tests; else None. The two numbers do
+    not suffice: tests of a skipped class do not count as run, and each skipped subtest counts."""
+    found = UNITTEST_SKIPPED.search(text)
+    if found is None or int(found["skipped"]) < int(found["run"]):
+        return None
+    said = text[:found.start()].strip()
+    reasons = UNITTEST_REASON.findall(said)
+    # A letter for each result or, if verbose, a line.
+    is_brief = re.fullmatch("s+", said) is not None
+    has_passed = re.search("ok$", said, re.MULTILINE) is not None
+    if not is_brief and (has_passed or len(reasons) != int(found["skipped"])):
+        return None
+    return f"all tests ({found['skipped']})" + (f": {reasons[0][1]}" if reasons else "")
+
+
+def skip_of_all(test):
+    """Why a program that ended well tested nothing; None where one of its tests ran."""
+    return gtest_skip(test.get("stdout", "")) or unittest_skip(test.get("stderr", ""))
+
+
 def read_results(path):
     """What meson wrote of each test. A meson that was killed leaves half a line."""
     with open(path, encoding="utf-8") as file:
@@ -237,7 +276,10 @@ def name_of(test):
 
 def count_test(build, test, count):
     name = f"{build.name}: {test['name']}"
-    if test["result"] in PASSED:
+    skip = skip_of_all(test) if test["result"] in PASSED else None
+    if skip is not None:
+        count.skip(name, skip)
+    elif test["result"] in PASSED:
         count.passed += 1
     elif test["result"] in SKIPPED:
         count.skip(name, first_reason(test))
@@ -304,6 +346,17 @@ def check(build, environment, count):
               count)
 
 
+def count_arm64(said, count):
+    """Counts what CROSS said of its tests. Returns its last line, or None where there is none."""
+    result = COUNT_LINE.search(said)
+    if result is None:
+        return None
+    count.passed += int(result["passed"])
+    count.skipped += int(result["skipped"] or 0)
+    count.reasons += [line for line in said.splitlines() if line.startswith(SKIP_SIGN)]
+    return result[0].strip()
+
+
 def check_arm64(count):
     """The tests that run as arm64 programs, where the packages that they need are there."""
     if not os.path.isdir(CROSS_TREE) or not all(shutil.which(each) for each in CROSS_NEEDS):
@@ -315,13 +368,12 @@ def check_arm64(count):
         os.unlink(log)
     code = logged([CROSS], log, CROSS_TIMEOUT_S, os.environ)
     with open(log, encoding="utf-8", errors="replace") as file:
-        result = COUNT_LINE.search(file.read())
+        result = count_arm64(file.read(), count)
     if code != 0 or result is None:
         count.fail(f"arm64: {CROSS}, all of it in {log}")
         print(tail(log), flush=True)
     if result is not None:
-        count.passed += int(result["passed"])
-        print(f"check: arm64: {result[0].strip()}", flush=True)
+        print(f"check: arm64: {result}", flush=True)
 
 
 def main():

@@ -1,6 +1,7 @@
 #include "tests/support/daemon_pair.h"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -14,6 +15,7 @@
 #include <iterator>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "lyre/lyre.h"
 
@@ -24,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr auto kReadyTimeout = 30s;
-constexpr auto kStopTimeout = 10s;
+constexpr auto kStopTimeout = 60s;
 constexpr auto kPause = 10ms;
 
 /// The hosts use different cores, where there are several.
@@ -35,6 +37,10 @@ std::string cores_of(int host, int workers) {
     text += (i > 0 ? ", " : "") + std::to_string((host + i) % there);
   }
   return text;
+}
+
+std::string describe_end(const siginfo_t& end) {
+  return (end.si_code == CLD_EXITED ? "exit status " : "signal ") + std::to_string(end.si_status);
 }
 
 }  // namespace
@@ -134,6 +140,7 @@ bool DaemonPair::is_running(int host) {
       end.si_pid == 0) {
     return true;
   }
+  own.end = describe_end(end);
   dead_.push_back(own.pid);
   own.pid = -1;
   return false;
@@ -141,13 +148,21 @@ bool DaemonPair::is_running(int host) {
 
 void DaemonPair::stop(int host, int signal) {
   Host& own = hosts_[index(host)];
-  if (!is_running(host)) return;
-  ::kill(own.pid, signal);
+  if (is_running(host)) ::kill(own.pid, signal);
   const auto deadline = Clock::now() + kStopTimeout;
   while (is_running(host)) {
     if (Clock::now() > deadline) ::kill(own.pid, SIGKILL);
     std::this_thread::sleep_for(kPause);
   }
+  check_end(host, signal == SIGKILL ? "signal " + std::to_string(SIGKILL) : "exit status 0");
+}
+
+void DaemonPair::check_end(int host, const std::string& expected) {
+  const std::string end = std::exchange(hosts_[index(host)].end, "");
+  if (end.empty() || end == expected) return;
+  ADD_FAILURE() << "lyred of host " << host << " ended with " << end << ", not with " << expected
+                << "\n"
+                << log_tail(host);
 }
 
 void DaemonPair::kill(int host) { stop(host, SIGKILL); }

@@ -10,7 +10,8 @@ namespace lyre::test {
 
 /// Two lyred processes on this machine, hosts 0 and 1, connected by a memif wire. Their files are
 /// in a temporary directory, removed with this object. Thread: one. Fails: the constructor throws
-/// std::runtime_error with the end of the daemon's log.
+/// std::runtime_error with the end of the daemon's log. The running test fails when a daemon that
+/// kill() did not end ends with another exit status than 0, or does not stop in time.
 class DaemonPair {
  public:
   /// `lyred` is the program; `extra_tcp_toml` is added to the [tcp] section of both configurations.
@@ -26,7 +27,7 @@ class DaemonPair {
   std::string address(int host) const { return "10.77.0." + std::to_string(host + 1); }
   pid_t pid(int host) const { return hosts_[index(host)].pid; }
   bool is_running(int host);
-  /// Sends SIGKILL, and waits for the end.
+  /// Sends SIGKILL, and waits for the end. A test whose child process has sent it calls this, too.
   void kill(int host);
   /// Asks it to stop in order (SIGTERM), and waits for the end.
   void terminate(int host);
@@ -43,6 +44,7 @@ class DaemonPair {
     std::string socket;
     std::string log;
     pid_t pid = -1;
+    std::string end;  // how the last process ended, until it is checked
   };
 
   static size_t index(int host) { return static_cast<size_t>(host); }
@@ -50,6 +52,7 @@ class DaemonPair {
   void start(int host);
   void await_ready(int host, Wire wire);
   void stop(int host, int signal);
+  void check_end(int host, const std::string& expected);
   void end_all(int signal);
 
   std::string lyred_;

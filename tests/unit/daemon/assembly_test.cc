@@ -22,6 +22,24 @@ class AssemblyTest : public DaemonTest {
                           {.io = io_, .mappings = mappings_}, reply_.get());
   }
 
+  /// Two ports, a domain that names all of its rules, and one that names none.
+  Result<Config> two_domains() const {
+    auto config = parse_config(
+        "[daemon]\nsocket = \"" + socket() +
+            "\"\n[memory]\nrx_slots = 1024\n[tcp]\nconnections_max = 64\n"
+            "[[port]]\nname = \"rail0\"\ndevice = \"sim0\"\naddress = \"10.9.0.1/24\"\n"
+            "[[port]]\nname = \"rail1\"\ndevice = \"sim1\"\naddress = \"10.10.0.1/24\"\n"
+            "[[domain]]\nname = \"a\"\nsocket = \"" +
+            directory_ +
+            "/a.sock\"\nports = [\"rail1\"]\nweight = 8\nlisten = false\nlow_ports = true\n"
+            "peers = [\"10.10.0.0/16\"]\nconnections_max = 5\nlisteners_max = 3\n"
+            "[[domain]]\nname = \"b\"\nsocket = \"" +
+            directory_ + "/b.sock\"\n",
+        "f.toml");
+    if (config.ok()) config->cores = {static_cast<uint32_t>(::sched_getcpu())};
+    return config;
+  }
+
   OwnedFd reply_;
 };
 
@@ -68,6 +86,31 @@ TEST_F(AssemblyTest, TheStatsSegmentShowsTheConfigurationAndThePorts) {
   EXPECT_EQ(header.hugepages, 0u);
   ASSERT_EQ(states_.size(), 1u);
   EXPECT_EQ(states_[0]->options.device, "sim0");
+}
+
+TEST_F(AssemblyTest, TheRulesOfADomainAreThoseOfTheFile) {
+  auto wanted = two_domains();
+  ASSERT_TRUE(wanted.ok()) << wanted.error().text;
+  auto parts = make(*wanted);
+  ASSERT_TRUE(parts.ok()) << parts.error().text;
+  ASSERT_EQ((*parts)->rules().size(), 2u);
+
+  const worker::DomainRules& a = (*parts)->rules()[0];
+  EXPECT_FALSE(a.allows_port(0));
+  EXPECT_TRUE(a.allows_port(1));
+  EXPECT_EQ(a.weight, 8u);
+  EXPECT_FALSE(a.may_listen);
+  EXPECT_TRUE(a.allows_local(80));
+  EXPECT_FALSE(a.allows_peer(IpAddress::v4(0x0a090002)));
+  EXPECT_TRUE(a.allows_peer(IpAddress::v4(0x0a0a0002)));
+  EXPECT_EQ(a.sessions_max, 5u);
+  EXPECT_EQ(a.listeners_max, 3u);
+
+  const worker::DomainRules& b = (*parts)->rules()[1];
+  EXPECT_TRUE(b.allows_port(0));
+  EXPECT_EQ(b.weight, 1u);
+  EXPECT_TRUE(b.may_listen);
+  EXPECT_FALSE(b.allows_local(80));
 }
 
 TEST_F(AssemblyTest, APortThatCannotBeOpenedIsNamed) {

@@ -25,8 +25,29 @@ BUILD = check.Build("normal")
 DEAD = 99999999
 
 
-def line(name, result="OK"):
-    return json.dumps({"name": f"lyre:unit / {name}", "result": result, "duration": 0.1}) + "\n"
+GTEST_ALL_SKIPPED = """\
+[ RUN      ] Io/IoContract.BothDirectionsWork/pci
+io_contract.h:41: Skipped
+no two NICs
+[  SKIPPED ] Io/IoContract.BothDirectionsWork/pci (0 ms)
+[==========] 1 test from 1 test suite ran. (0 ms total)
+[  PASSED  ] 0 tests.
+[  SKIPPED ] 1 test, listed below:
+[  SKIPPED ] Io/IoContract.BothDirectionsWork/pci
+"""
+
+
+def line(name, result="OK", **said):
+    return json.dumps({"name": f"lyre:unit / {name}", "result": result, "duration": 0.1,
+                       **said}) + "\n"
+
+
+def output_of(cases, verbosity):
+    """What unittest writes of these classes to stderr."""
+    said = io.StringIO()
+    load = unittest.defaultTestLoader.loadTestsFromTestCase
+    unittest.TextTestRunner(said, verbosity=verbosity).run(unittest.TestSuite(map(load, cases)))
+    return said.getvalue()
 
 
 class Counts(unittest.TestCase):
@@ -69,6 +90,100 @@ class Counts(unittest.TestCase):
 
     def test_no_test_at_all_is_a_failure(self):
         self.assertEqual(self.count("", [])[0].line(), "0 passed, 1 failed")
+
+
+    def test_a_program_that_skipped_all_of_its_tests_is_skipped(self):
+        count, _ = self.count(line("a") + line("b", stdout=GTEST_ALL_SKIPPED), ["a", "b"])
+        self.assertEqual(count.line(), "1 passed, 0 failed, 1 skipped")
+        self.assertEqual(count.reasons,
+                         ["skipped: normal: lyre:unit / b: all tests (1): no two NICs"])
+
+    def test_a_failure_stays_one_whatever_was_skipped(self):
+        count, _ = self.count(line("a", "FAIL", stdout=GTEST_ALL_SKIPPED), ["a"], status=1)
+        self.assertEqual(count.line(), "0 passed, 1 failed")
+
+
+class SkipsOfAll(unittest.TestCase):
+    """A program that skips all of its tests ends as one whose tests passed."""
+
+    class SkippedTests(unittest.TestCase):
+        def test_one(self):
+            self.skipTest("needs 'root'")
+
+        @unittest.skip("needs a GPU")
+        def test_two(self):
+            pass
+
+    class SkippedClass(unittest.TestCase):
+        @classmethod
+        def setUpClass(cls):
+            raise unittest.SkipTest("needs strace")
+
+        def test_one(self):
+            pass
+
+    class Passes(unittest.TestCase):
+        def test_one(self):
+            pass
+
+    class SkippedSubtests(unittest.TestCase):
+        def test_one(self):
+            for number in range(2):
+                with self.subTest(number=number):
+                    self.skipTest("needs hugepages")
+
+    def skip_of(self, *cases, verbosity=2):
+        return check.skip_of_all({"stderr": output_of(cases, verbosity)})
+
+    def test_unittest_names_the_first_reason(self):
+        self.assertEqual(self.skip_of(self.SkippedTests), "all tests (2): needs 'root'")
+
+    def test_unittest_that_is_not_verbose_gives_no_reason(self):
+        self.assertEqual(self.skip_of(self.SkippedTests, verbosity=1), "all tests (2)")
+
+    @unittest.skipIf(sys.version_info >= (3, 12), "unittest then fails: no tests ran")
+    def test_a_class_may_be_skipped_as_a_whole(self):
+        self.assertEqual(self.skip_of(self.SkippedClass), "all tests (1): needs strace")
+
+    def test_one_test_that_ran_is_enough(self):
+        for verbosity in (1, 2):
+            for skipped in (self.SkippedTests, self.SkippedClass, self.SkippedSubtests):
+                with self.subTest(skipped=skipped, verbosity=verbosity):
+                    self.assertIsNone(self.skip_of(self.Passes, skipped, verbosity=verbosity))
+
+    def test_googletest_ran_a_test(self):
+        text = GTEST_ALL_SKIPPED.replace("PASSED  ] 0 tests.", "PASSED  ] 1 test.")
+        self.assertIsNone(check.skip_of_all({"stdout": text}))
+
+    def test_googletest_without_a_reason(self):
+        text = GTEST_ALL_SKIPPED.replace("no two NICs\n", "")
+        self.assertEqual(check.skip_of_all({"stdout": text}), "all tests (1)")
+
+    def test_other_output_says_nothing(self):
+        self.assertIsNone(check.skip_of_all({}))
+        self.assertIsNone(check.skip_of_all({"stdout": "skipped\n", "stderr": "OK\n"}))
+
+
+class Arm64(unittest.TestCase):
+    """Its script counts by itself, and ends with the same line."""
+
+    def test_what_it_skipped_is_counted_and_named(self):
+        count = check.Count()
+        reason = "skipped: arm64, 4 KiB: lyre:unit / a: needs root"
+        said = f"cross: building\n{reason}\n5 passed, 0 failed, 1 skipped\n"
+        self.assertEqual(check.count_arm64(said, count), "5 passed, 0 failed, 1 skipped")
+        self.assertEqual(count.line(), "5 passed, 0 failed, 1 skipped")
+        self.assertEqual(count.reasons, [reason])
+
+    def test_it_may_skip_nothing(self):
+        count = check.Count()
+        self.assertEqual(check.count_arm64("5 passed, 0 failed\n", count), "5 passed, 0 failed")
+        self.assertEqual(count.line(), "5 passed, 0 failed")
+
+    def test_a_run_without_its_last_line_counts_nothing(self):
+        count = check.Count()
+        self.assertIsNone(check.count_arm64("skipped: a: needs root\ncross: building\n", count))
+        self.assertEqual((count.line(), count.reasons), ("0 passed, 0 failed", []))
 
 
 class Limits(unittest.TestCase):
