@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <vector>
 
 #include "tests/support/channel_client.h"
 #include "tests/support/worker_host.h"
@@ -147,6 +148,22 @@ TEST_F(DomainsTest, EachIsShownItsOwnClientsOnly) {
   run();
   clients_[1].reset();
   EXPECT_FALSE(host_->domain_client_row(1, 1).read(view));
+}
+
+TEST_F(DomainsTest, AClientHasSlotsByTheWeightOfItsDomain) {
+  rules_[1].weight = 3;
+  attach();
+  io::sim::Memory& memory = host_->memory();
+  std::vector<io::PacketBuf*> taken;
+  const uint32_t all = memory.rx_slots_free();
+  while (memory.rx_slots_free() > all / 8) taken.push_back(memory.alloc_rx());
+  EXPECT_EQ(listen(0, at(kFirst, 5000)), EndStatus::kOk);  // without work nothing new is shown
+  channel::ClientView first, second;
+  ASSERT_TRUE(host_->client_row(0).read(first));
+  ASSERT_TRUE(host_->client_row(1).read(second));
+  EXPECT_GT(first.rx_slots_max, 0u);
+  EXPECT_EQ(second.rx_slots_max, 3 * first.rx_slots_max);
+  memory.release(taken);
 }
 
 // Root in every container has the same uid.
