@@ -25,13 +25,21 @@ class ClosePatience {
 
   /// When the wait of a close that begins now has to end.
   int64_t deadline_ns(int64_t now_ns) const {
-    const bool follows = now_ns >= vain_ns_ && now_ns - vain_ns_ < kFollowsWithinNs;
-    return now_ns + (follows ? follower_wait_ns_ : kCloseWaitNs);
+    return now_ns + (follows_vain_one(now_ns) ? follower_wait_ns_ : kCloseWaitNs);
   }
   /// The close is over. `was_in_vain`: its wait ended before it had what it waited for.
   void on_closed(bool was_in_vain, int64_t now_ns) { vain_ns_ = was_in_vain ? now_ns : INT64_MAX; }
+  /// A close that began at `begun_ns` is over, and its wait has no result: it had nothing to wait
+  /// for, or its comm failed. The time that it took does not count for the close after it.
+  void on_closed_without_result(int64_t begun_ns, int64_t now_ns) {
+    if (follows_vain_one(begun_ns)) vain_ns_ = now_ns;
+  }
 
  private:
+  bool follows_vain_one(int64_t begun_ns) const {
+    return begun_ns >= vain_ns_ && begun_ns - vain_ns_ < kFollowsWithinNs;
+  }
+
   int64_t follower_wait_ns_;
   int64_t vain_ns_ = INT64_MAX;  ///< when the last wait ended in vain
 };

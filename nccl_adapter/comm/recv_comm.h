@@ -36,6 +36,9 @@ class RecvComm final : public Comm {
   std::vector<uint8_t> last_words() const override;
   void on_lane_lost(Lane&) override { must_tell_ = true; }
   void watch(int64_t now_ns) override;
+  bool is_answer_due() const override {
+    return request_ != nullptr && request_->is_hello_acknowledged();
+  }
   /// True when more bytes may be offered.
   bool on_verdict(ReceiveQueue::Verdict verdict);
   void refuse_large_message();

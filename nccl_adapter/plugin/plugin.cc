@@ -373,13 +373,19 @@ bool close_in_order(Instance* instance, Comm* comm) {
   std::unique_lock lock(instance->mutex());
   const WakesWorkers wakes_workers(instance);
   thread_local ClosePatience patience;
-  bool is_unplaced = true;
+  const bool has_waited = comm->should_wait_to_close();
+  bool is_unplaced = has_waited;
   progress_until(instance, lock, patience.deadline_ns(begun_ns),
                  [&] { return !(is_unplaced = comm->should_wait_to_close()); });
+  const bool has_result = has_waited && !comm->has_failed();
   comm->begin_close();
   instance->wake_workers();
   await_goodbye(instance, lock, comm, deadline_ns);
-  patience.on_closed(is_unplaced, monotonic_ns());
+  if (has_result) {
+    patience.on_closed(is_unplaced, monotonic_ns());
+  } else {
+    patience.on_closed_without_result(begun_ns, monotonic_ns());
+  }
   instance->close(comm);
   return instance->is_over();
 }

@@ -38,5 +38,29 @@ TEST(ClosePatience, SoDoesOneAfterAllWasPlaced) {
   EXPECT_EQ(patience.deadline_ns(now), now + kLong);
 }
 
+// The goodbyes of both closes between two that wait may take longer than kFollowsWithinNs together.
+TEST(ClosePatience, AReceiversCloseInBetweenChangesNothing) {
+  ClosePatience patience;
+  int64_t now = 5 * kLong;
+  patience.on_closed(true, now);
+  for (int i = 0; i < 10; ++i) {
+    const int64_t begun = now;
+    now += ClosePatience::kFollowerGoodbyeNs;
+    patience.on_closed_without_result(begun, now);
+  }
+  EXPECT_EQ(patience.deadline_ns(now), now + kShort);
+}
+
+TEST(ClosePatience, ACloseWithoutResultDoesNotRenewAnOldOne) {
+  ClosePatience patience;
+  int64_t now = 5 * kLong;
+  patience.on_closed_without_result(now, now);
+  EXPECT_EQ(patience.deadline_ns(now), now + kLong);
+  patience.on_closed(true, now);
+  now += ClosePatience::kFollowsWithinNs;
+  patience.on_closed_without_result(now, now);
+  EXPECT_EQ(patience.deadline_ns(now), now + kLong);
+}
+
 }  // namespace
 }  // namespace lyre::nccl_adapter

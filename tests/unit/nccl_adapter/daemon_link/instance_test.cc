@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -139,6 +140,24 @@ TEST_F(Instances, ResumesItsCommsWithADaemonThatCameBack) {
   ASSERT_TRUE(works_until([&] { return !sends_->is_attached(); }));
   network_.start_daemon(0);
   Request* receive = post(receiver_);
+  Request* send = post(sender_);
+  EXPECT_TRUE(works_until([&] { return is_done(receive); }));
+  EXPECT_TRUE(works_until([&] { return is_done(send); }));
+}
+
+// The sender's daemon acknowledges for it, so it has longer than LYRE_RESUME_SECONDS and 2 s.
+TEST_F(Instances, WaitsForAStoppedSenderAfterItsOwnDaemonCameBack) {
+  connect();
+  Request* receive = post(receiver_);
+  const auto receiver_works_until = [&](const std::function<bool()>& condition, int64_t within_ns) {
+    return until([&] { return receives_->progress() != Result::kSuccess || condition(); },
+                 within_ns);
+  };
+  network_.kill_daemon(1);
+  ASSERT_TRUE(receiver_works_until([&] { return !receives_->is_attached(); }, kSecond));
+  network_.start_daemon(1);
+  EXPECT_FALSE(receiver_works_until([&] { return receiver_->has_failed(); }, 20 * kSecond))
+      << receiver_->failure().why;
   Request* send = post(sender_);
   EXPECT_TRUE(works_until([&] { return is_done(receive); }));
   EXPECT_TRUE(works_until([&] { return is_done(send); }));

@@ -54,11 +54,12 @@ class ReceiverAtTheEnd : public TwoHosts {
     close_comm(std::exchange(sender_, nullptr));
     finalize(std::exchange(sends_, nullptr));
   }
-  int64_t close_receiver_ns() {
+  int64_t close_ns(void** comm) {
     const int64_t from_ns = events_.now_ns();
-    EXPECT_EQ(close_comm(std::exchange(receiver_, nullptr)), Result::kSuccess);
+    EXPECT_EQ(close_comm(std::exchange(*comm, nullptr)), Result::kSuccess);
     return events_.now_ns() - from_ns;
   }
+  int64_t close_receiver_ns() { return close_ns(&receiver_); }
   int64_t finalize_receiver_ns() {
     close_listen(std::exchange(listening_, nullptr));
     const int64_t from_ns = events_.now_ns();
@@ -74,6 +75,15 @@ class ReceiverAtTheEnd : public TwoHosts {
       if (receiver_ == nullptr) accept(listening_, &receiver_, nullptr);
       return sender_ != nullptr && receiver_ != nullptr;
     }));
+  }
+  /// Moves the pair of comms to `others_` and makes another one, so many times.
+  void connect_more(int pairs) {
+    for (int i = 0; i < pairs; ++i) {
+      others_.emplace_back(std::exchange(sender_, nullptr), std::exchange(receiver_, nullptr));
+      close_listen(std::exchange(listening_, nullptr));
+      ASSERT_NO_FATAL_FAILURE(meet());
+      ASSERT_NO_FATAL_FAILURE(send());
+    }
   }
   void send() {
     void* request = nullptr;
@@ -91,6 +101,7 @@ class ReceiverAtTheEnd : public TwoHosts {
   void* listening_ = nullptr;
   void* sender_ = nullptr;
   void* receiver_ = nullptr;
+  std::vector<std::pair<void*, void*>> others_;  ///< senders and their receivers
 
  private:
   static void* init(int host) {
@@ -132,25 +143,34 @@ TEST_F(ReceiverAtTheEnd, WaitsForASenderThatLostItsStreamsAndMayDialAgain) {
 }
 
 TEST_F(ReceiverAtTheEnd, WaitsOnceForAHostThatVanished) {
-  constexpr int kMore = 20;
-  std::vector<std::pair<void*, void*>> more;
-  for (int i = 0; i < kMore; ++i) {
-    more.emplace_back(std::exchange(sender_, nullptr), std::exchange(receiver_, nullptr));
-    close_listen(std::exchange(listening_, nullptr));
-    ASSERT_NO_FATAL_FAILURE(meet());
-    ASSERT_NO_FATAL_FAILURE(send());
-  }
+  ASSERT_NO_FATAL_FAILURE(connect_more(20));
   for (adapter_sim::Connection* connection : network_.established())
     network_.tcp().reset(*connection);
   receive_for(10 * kMs);
   int64_t all_ns = 0;
-  while (!more.empty()) {
+  while (!others_.empty()) {
     all_ns += close_receiver_ns();
-    receiver_ = more.back().second;
-    close_comm(std::exchange(sender_, more.back().first));
-    more.pop_back();
+    receiver_ = others_.back().second;
+    close_comm(std::exchange(sender_, others_.back().first));
+    others_.pop_back();
   }
   EXPECT_LT(all_ns, 4 * kCloseWaitNs);
+}
+
+// As in ncclCommAbort, which closes the receiving and the sending comm of each peer. The peers are
+// there and post no receive.
+TEST_F(ReceiverAtTheEnd, WaitsOnceForPeersThatPlaceNothing) {
+  ASSERT_NO_FATAL_FAILURE(connect_more(12));
+  int64_t all_ns = 0;
+  for (size_t i = 0; i + 1 < others_.size(); i += 2) {
+    all_ns += close_ns(&others_[i].second);     // a receiver
+    all_ns += close_ns(&others_[i + 1].first);  // the sender of another pair
+  }
+  EXPECT_LT(all_ns, 3 * kCloseWaitNs);
+  for (const auto& [sender, receiver] : others_) {
+    close_comm(sender);
+    close_comm(receiver);
+  }
 }
 
 class RailsSetting : public TwoHosts {
