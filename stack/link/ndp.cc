@@ -136,7 +136,8 @@ NeighbourHandled Ndp::on_router(uint8_t port, const NdpArrival& arrival, Neighbo
   return {};
 }
 
-/// A port whose places are taken replaces a router that does not answer, and no other.
+/// A port whose places are taken replaces a router that does not answer, or one whose preference is
+/// lower.
 void Ndp::add_router(const Router& heard) {
   if (Router* known = find_router(heard.port, heard.address)) {
     if (known->preference != heard.preference) ++generation_;
@@ -153,7 +154,7 @@ void Ndp::add_router(const Router& heard) {
   }
   if (count < kRoutersPerPortMax) {
     routers_.push(heard);
-  } else if (worst->suspicion != 0) {
+  } else if (worst->suspicion != 0 || heard.preference > worst->preference) {
     *worst = heard;
   } else {
     return;
@@ -220,6 +221,12 @@ std::optional<IpAddress> Ndp::default_router(uint8_t port) const {
   const Router* best = best_router(port);
   if (best == nullptr) return std::nullopt;
   return best->address;
+}
+
+bool Ndp::is_router(uint8_t port, const IpAddress& address) const {
+  return std::any_of(routers_.begin(), routers_.end(), [&](const Router& router) {
+    return router.port == port && router.address == address;
+  });
 }
 
 /// RFC 4862 5.4.5: a port whose link-local address is a duplicate does not use IPv6.

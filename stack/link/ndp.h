@@ -93,6 +93,8 @@ class Ndp {
   std::span<const Own> addresses() const { return {own_.begin(), own_.size()}; }
   std::optional<IpAddress> default_router(uint8_t port) const;
   bool takes_routers(uint8_t port) const { return ports_[port].takes_routers; }
+  /// Whether `address` is one of the port's learned routers.
+  bool is_router(uint8_t port, const IpAddress& address) const;
   /// A neighbour on `port` answered no solicitation. If it is a router, others are preferred to it
   /// until a message of its own gives its MAC.
   void suspect(uint8_t port, const IpAddress& address, Nanos now);

@@ -196,6 +196,20 @@ void SessionLifecycle::note_changes(uint32_t conn) {
   if (state_.engine.info(conn).backoffs >= kTimeoutsBeforeDoubt) doubt_neighbour(conn);
 }
 
+/// A peer that repeats text did not receive our ACKs. A session that only receives has no timeouts,
+/// so its next hop is doubted from the second such segment in a row on. The first may be a probe of
+/// the tail.
+void SessionLifecycle::note_arrival(uint32_t conn, const tcp::Effects& effects) {
+  session::Session& receiver = state_.session(conn);
+  if (effects.payload_kept) receiver.has_repeated_text = false;
+  if (!effects.drop) return;
+  state_.drop(*effects.drop);
+  trace_.note_drop(conn, *effects.drop);
+  if (*effects.drop != Drop::kTcpDuplicate) return;
+  if (receiver.has_repeated_text) doubt_neighbour(conn);
+  receiver.has_repeated_text = true;
+}
+
 /// RFC 9293 3.8.3, MUST-20. The next hop may have another MAC since a moment that nobody was told
 /// of.
 void SessionLifecycle::doubt_neighbour(uint32_t conn) {
@@ -206,10 +220,7 @@ void SessionLifecycle::doubt_neighbour(uint32_t conn) {
 
 void SessionLifecycle::apply(uint32_t conn, const tcp::Effects& effects) {
   session::Session& changed = state_.session(conn);
-  if (effects.drop) {
-    state_.drop(*effects.drop);
-    trace_.note_drop(conn, *effects.drop);
-  }
+  note_arrival(conn, effects);
   if (effects.changes.any()) note_changes(conn);
   if (effects.acked_bytes > 0) on_acked(conn, effects.acked_bytes);
   if (effects.has_superseded) release_superseded(conn);

@@ -108,6 +108,7 @@ class SessionLifecycle {
   void end_in_time_wait(uint32_t conn);
   void end(uint32_t conn, tcp::EndReason reason);
   void leave_handshake(uint32_t conn);
+  void note_arrival(uint32_t conn, const tcp::Effects& effects);
   void doubt_neighbour(uint32_t conn);
 
   WorkerState& state_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "stack/base/ipv6_address.h"
 #include "stack/link/neighbours.h"
 #include "stack/worker/port.h"
 #include "stack/worker/turn_limits.h"
@@ -132,6 +133,7 @@ std::optional<MacAddress> Transmission::neighbour_of(uint32_t conn) {
     state_.transmit_queue.wait_for_neighbour(conn);  // an advertisement of a router wakes it
     return std::nullopt;
   }
+  if (has_lost_router(conn)) reroute(conn);  // without another route it keeps its next hop
   const auto port = static_cast<uint8_t>(sender.port);
   const IpAddress& source = state_.engine.tuple(conn).local.address;
   link::Resolved resolved = state_.neighbours.resolve(port, sender.next_hop, state_.now, source);
@@ -149,8 +151,18 @@ std::optional<MacAddress> Transmission::neighbour_of(uint32_t conn) {
   return std::nullopt;
 }
 
-/// The neighbour does not answer, or is not known yet. Returns true if the route has another next
-/// hop now.
+/// RFC 4861 6.3.5 and 7.3.3: the session sends to a learned router that is no router any more. A
+/// better router does not move the session.
+bool Transmission::has_lost_router(uint32_t conn) const {
+  const session::Session& sender = state_.sessions[conn];
+  if (!is_ipv6_link_local(sender.next_hop)) return false;
+  const link::Ndp& ndp = state_.neighbours.ndp();
+  return ndp.takes_routers(sender.port) && !ndp.is_router(sender.port, sender.next_hop) &&
+         sender.next_hop != state_.engine.tuple(conn).remote.address;
+}
+
+/// The neighbour does not answer, is no router any more, or is not known yet. Returns true if the
+/// route has another next hop now.
 bool Transmission::reroute(uint32_t conn) {
   const FourTuple& tuple = state_.engine.tuple(conn);
   const auto route = state_.routes.lookup_from(tuple.local.address, tuple.remote.address);

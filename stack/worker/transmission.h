@@ -52,6 +52,7 @@ class Transmission {
   uint32_t payload_limit(uint32_t conn, size_t room) const;
   void note_turn(uint32_t conn);
   std::optional<MacAddress> neighbour_of(uint32_t conn);
+  bool has_lost_router(uint32_t conn) const;
   bool reroute(uint32_t conn);
 
   WorkerState& state_;

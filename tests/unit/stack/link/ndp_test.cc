@@ -422,16 +422,18 @@ TEST_F(NdpTest, RoutersOfOnePortTakeNoPlacesOfAnothers) {
   EXPECT_EQ(table_.ndp().default_router(1), kRouter);
 }
 
-TEST_F(NdpTest, ANewRouterReplacesOneThatDoesNotAnswer) {
+TEST_F(NdpTest, ANewRouterReplacesOneThatDoesNotAnswerOrIsLessPreferred) {
   settle();
   for (uint8_t i = 0; i < kRoutersPerPortMax; ++i) {
-    advertise_router({{2, 0, 0, 0, 1, i}}, 65535);
+    advertise_router({{2, 0, 0, 0, 1, i}}, 65535, wire::RouterPreference::kLow);
   }
-  advertise_router(kPeerMac, 9000, wire::RouterPreference::kHigh);
-  EXPECT_NE(table_.ndp().default_router(0), kRouter) << "all places are taken";
+  advertise_router(kPeerMac, 9000, wire::RouterPreference::kLow);
+  EXPECT_FALSE(table_.ndp().is_router(0, kRouter)) << "all places are taken";
   lose_router();
-  advertise_router(kPeerMac, 9000, wire::RouterPreference::kHigh);
-  EXPECT_EQ(table_.ndp().default_router(0), kRouter);
+  advertise_router(kPeerMac, 9000, wire::RouterPreference::kLow);
+  EXPECT_TRUE(table_.ndp().is_router(0, kRouter));
+  advertise_router(kOtherMac, 9000, wire::RouterPreference::kHigh);
+  EXPECT_EQ(table_.ndp().default_router(0), kOtherRouter) << "all places were taken, and answer";
 }
 
 TEST_F(NdpTest, ARouterThatBecameAHostIsForgotten) {

@@ -192,6 +192,14 @@ class PeerWithAnotherMac : public ConnectedParts {
     const uint8_t* target = frame.data() + wire::kEthernetHeaderBytes + 24;
     return ethernet_type == wire::kEtherTypeArp && wire::read_be32(target) == kPeer.address.as_v4();
   }
+  /// Makes turns for so long. Returns where the requests for the peer's MAC went.
+  std::vector<MacAddress> asked_while(Nanos span) {
+    std::vector<MacAddress> asked;
+    for (const Frame& frame : pass(span)) {
+      if (asks_for_peer(frame)) asked.push_back(destination_of(frame));
+    }
+    return asked;
+  }
 };
 
 // It was asked for when its entry became stale, after up to 50 s. Sessions gave up after 20 s.
@@ -200,9 +208,7 @@ TEST_F(PeerWithAnotherMac, IsFoundBecauseItAcknowledgesNothing) {
   std::vector<MacAddress> asked;
   while (state.now < seconds(1) + link::kReachableTime / 2 &&
          (asked.empty() || asked.back() != kMacBroadcast)) {
-    for (const Frame& frame : pass(millis(5))) {
-      if (asks_for_peer(frame)) asked.push_back(destination_of(frame));
-    }
+    for (const MacAddress& mac : asked_while(millis(5))) asked.push_back(mac);
   }
   ASSERT_EQ(asked.size(), size_t{link::kSolicitsMax} + 1) << "before its entry is stale";
   EXPECT_EQ(asked.front(), kPeerMac);
@@ -217,6 +223,28 @@ TEST_F(PeerWithAnotherMac, IsFoundBecauseItAcknowledgesNothing) {
     return destination_of(frame) == kNewMac && !asks_for_peer(frame);
   }));
   EXPECT_EQ(state.engine.state(conn), tcp::State::kFinWait1);
+}
+
+// A session that only receives has no timeouts.
+TEST_F(PeerWithAnotherMac, IsFoundBecauseItRepeatsItsText) {
+  pass(link::kRetransmitTime);  // its MAC was confirmed just now
+  receive_text(0, 100);
+  receive_text(0, 100);
+  EXPECT_TRUE(asked_while(millis(100)).empty()) << "once: it may be a probe of the tail";
+  receive_text(0, 100);
+  receive_text(0, 100);
+  const std::vector<MacAddress> asked =
+      asked_while(link::kRetransmitTime * link::kSolicitsMax + millis(100));
+  ASSERT_EQ(asked.size(), size_t{link::kSolicitsMax} + 1);
+  EXPECT_EQ(asked.front(), kPeerMac);
+  EXPECT_EQ(asked.back(), kMacBroadcast);
+}
+
+TEST_F(PeerWithAnotherMac, IsNotDoubtedWhereNewTextComesBetweenRepeats) {
+  pass(link::kRetransmitTime);
+  for (const uint32_t offset : {0u, 0u, 100u, 0u}) receive_text(offset, 100);
+  EXPECT_TRUE(asked_while(millis(100)).empty());
+  EXPECT_EQ(drops(Drop::kTcpDuplicate), 2u);
 }
 
 }  // namespace

@@ -62,13 +62,21 @@ class LearnedRouters : public TransmissionTest {
          .takes_routers = true,
          .mtu_bytes = 1500});
     neighbourhood.update_routes();
-    for (const MacAddress& mac : {kFirstMac, kSecondMac}) {
-      wire::NdpMessage message;
-      message.type = wire::NdpType::kRouterAdvertisement;
-      message.source_mac = mac;
-      message.router_lifetime_s = 9000;
-      neighbourhood.on_ndp(1, {mac, {{link_local_address(mac), kAllNodes}, message}});
-    }
+    for (const MacAddress& mac : {kFirstMac, kSecondMac}) advertise(mac, 9000);
+  }
+  void advertise(MacAddress mac, uint16_t lifetime_s, wire::RouterPreference preference = {}) {
+    wire::NdpMessage message;
+    message.type = wire::NdpType::kRouterAdvertisement;
+    message.source_mac = mac;
+    message.router_lifetime_s = lifetime_s;
+    message.preference = preference;
+    neighbourhood.on_ndp(1, {mac, {{link_local_address(mac), kAllNodes}, message}});
+  }
+  /// Where the session sends to after a turn.
+  IpAddress next_hop_after_turn(uint32_t conn) {
+    state.transmit_queue.schedule(conn);
+    transmission.transmit();
+    return state.session(conn).next_hop;
   }
   uint32_t open_far() {
     uint32_t conn = UINT32_MAX;
@@ -101,6 +109,26 @@ TEST_F(LearnedRouters, ASessionLeavesTheOneThatDoesNotAnswer) {
   transmission.transmit();
   EXPECT_EQ(state.session(conn).next_hop, link_local_address(kSecondMac));
   EXPECT_TRUE(state.engine.is_open(conn));
+}
+
+// RFC 4861 6.3.5. The route does not change where another router was better before.
+TEST_F(LearnedRouters, ASessionLeavesTheOneThatIsNoRouterAnyMore) {
+  const uint32_t conn = open_far();
+  ASSERT_EQ(next_hop_after_turn(conn), link_local_address(kFirstMac));
+  advertise(kSecondMac, 9000, wire::RouterPreference::kHigh);
+  EXPECT_EQ(next_hop_after_turn(conn), link_local_address(kFirstMac)) << "it is a router still";
+  advertise(kFirstMac, 0);
+  EXPECT_EQ(next_hop_after_turn(conn), link_local_address(kSecondMac));
+}
+
+TEST_F(LearnedRouters, ASessionKeepsTheLastOneUntilThereIsAnother) {
+  const uint32_t conn = open_far();
+  ASSERT_EQ(next_hop_after_turn(conn), link_local_address(kFirstMac));
+  advertise(kSecondMac, 0);
+  advertise(kFirstMac, 0);
+  EXPECT_EQ(next_hop_after_turn(conn), link_local_address(kFirstMac));
+  advertise(kSecondMac, 9000);
+  EXPECT_EQ(next_hop_after_turn(conn), link_local_address(kSecondMac));
 }
 
 TEST_F(LearnedRouters, AnOpenGoesThroughTheOneThatMayAnswer) {
