@@ -38,6 +38,11 @@ uint32_t mtu_max(const std::vector<PortConfig>& ports) {
   return bytes;
 }
 
+/// Of the stats segment, for each worker.
+uint32_t connection_rows(const Config& config) {
+  return std::min(config.connections_max, kSessionRowsMax);
+}
+
 std::vector<worker::RouteBinding> routes_of(const Config& config) {
   std::vector<worker::RouteBinding> routes;
   for (const RouteConfig& route : config.routes) {
@@ -52,7 +57,10 @@ std::vector<worker::RouteBinding> routes_of(const Config& config) {
 }  // namespace
 
 Assembly::Assembly(const Config& config, std::unique_ptr<io::Backend> backend)
-    : config_(config), backend_(std::move(backend)), ports_(std::make_unique<PortSet>(config)) {}
+    : config_(config),
+      unix_offset_ns_(unix_now_ns() - monotonic_now().value),
+      backend_(std::move(backend)),
+      ports_(std::make_unique<PortSet>(config)) {}
 
 Assembly::~Assembly() = default;
 
@@ -156,12 +164,12 @@ StatsOptions Assembly::stats_options() const {
   return {.daemon_name = config_.name,
           .idle_policy = is_busy ? "busy" : "adaptive",
           .worker_count = worker_count(),
-          .session_rows = std::min(config_.connections_max + worker::WorkerConfig{}.listeners_max,
-                                   kSessionRowsMax),
+          .session_rows = connection_rows(config_) + worker::WorkerConfig{}.listeners_max,
           .client_rows = config_.contexts_max,
           .port_count = static_cast<uint32_t>(config_.ports.size()),
           .has_hugepages = backend_->has_hugepages(),
-          .started_unix_ns = unix_now_ns()};
+          .started_unix_ns = monotonic_now().value + unix_offset_ns_,
+          .unix_offset_ns = unix_offset_ns_};
 }
 
 void Assembly::make_rules() {
@@ -217,7 +225,7 @@ worker::WorkerConfig Assembly::worker_config(int reply_fd) {
   config.places = place_limits();
   config.connection = config_.connection;
   config.secret = secret_;
-  config.unix_offset_ns = unix_now_ns() - monotonic_now().value;
+  config.unix_offset_ns = unix_offset_ns_;
   return config;
 }
 
@@ -253,6 +261,7 @@ worker::StatsBinding Assembly::stats_binding(uint32_t worker) const {
                                .queues = stats_.queues(worker),
                                .neighbours = stats_.neighbours(worker)};
   if (worker == 0) binding.routes = stats_.routes();
+  binding.connection_rows = connection_rows(config_);
   for (const DomainStats& domain : domain_stats_) {
     binding.domain_rows.push_back(domain.rows(worker));
     binding.domain_clients.push_back(domain.clients(worker));

@@ -98,6 +98,8 @@ class Assembly {
   void add_control(const ControlThread& control, DaemonFacts facts, ControlOptions options);
 
   const Config& config_;
+  /// Wall clock minus monotonic clock at the start, for workers and readers of the stats segment.
+  const int64_t unix_offset_ns_;
   SipKey secret_;
   // Members end in reverse: the backend outlives all that it made, and clients' memory outlives the
   // ports that may read it.

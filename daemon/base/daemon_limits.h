@@ -62,7 +62,8 @@ inline constexpr Nanos kShutdownTimeout = seconds(2);
 /// What one worker can hold of received bytes that it copied for a context: all of them where the
 /// pools are not lent, remainders where they are. Costs memory when touched.
 inline constexpr uint64_t kCopyBytesPerWorker = uint64_t{4} << 20;
-/// Rows of the stats segment a worker; 0.3 KiB each, when touched.
+/// Rows of the stats segment for the connections of a worker, 0.3 KiB each. Listeners have their
+/// own.
 inline constexpr uint32_t kSessionRowsMax = 16384;
 /// Sessions of a worker that have a trace, 2 KiB each, and those that ended badly, 3 KiB each.
 inline constexpr uint32_t kTraceRingsMax = 4096;

@@ -470,7 +470,7 @@ void ContextRegistry::write_client(const Context& context, record::Writer& out,
 Status ContextRegistry::take_over(const RegistryRecord& record,
                                   std::span<const worker::DomainRules> domains, record::Reader& in,
                                   DescriptorQueue& descriptors) {
-  next_generation_ = record.next_generation;
+  first_generation_ = next_generation_ = record.next_generation;
   for (uint32_t i = 0; i < record.client_count; ++i) {
     if (Status status = take_over_client(domains, in, descriptors); !status.ok()) return status;
   }

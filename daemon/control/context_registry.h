@@ -121,7 +121,8 @@ class ContextRegistry {
 
   uint32_t attached_count() const { return attached_count_; }
   uint32_t attached_count_of(const worker::DomainRules& domain) const;
-  uint64_t attached_total() const { return next_generation_ - 1; }
+  /// Without those that were taken over.
+  uint64_t attached_total() const { return next_generation_ - first_generation_; }
   /// Contexts whose memory exists: attached, or not detached by every worker yet.
   uint32_t held_count() const;
   /// True when commands wait for room in an inbox.
@@ -165,6 +166,7 @@ class ContextRegistry {
   std::vector<std::deque<worker::Command>> waiting_;
   RegionRegistry regions_;
   CaptureRegistry captures_;
+  uint64_t first_generation_ = 1;  ///< of this process
   uint64_t next_generation_ = 1;
   uint32_t attached_count_ = 0;
   uint32_t shut_down_count_ = 0;

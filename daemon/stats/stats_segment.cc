@@ -44,6 +44,7 @@ void show_options(channel::StatsHeader& header, const StatsOptions& options) {
   header.pid = ::getpid();
   header.hugepages = options.has_hugepages ? 1 : 0;
   header.started_unix_ns = options.started_unix_ns;
+  header.unix_offset_ns = options.unix_offset_ns;
   copy_text(header.daemon_name, options.daemon_name);
   copy_text(header.daemon_version, LYRE_VERSION);
   copy_text(header.idle_policy, options.idle_policy);

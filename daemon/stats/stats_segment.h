@@ -24,7 +24,8 @@ struct StatsOptions {
   uint32_t port_count = 0;
   bool has_hugepages = false;
   int64_t started_unix_ns = 0;
-  bool is_domain = false;  ///< counters are not shown
+  int64_t unix_offset_ns = 0;  ///< as in channel::StatsHeader
+  bool is_domain = false;      ///< counters are not shown
 };
 
 /// The memory that tools read. Thread: rows and counters have the writers that channel/stats.h

@@ -14,7 +14,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 16;
+inline constexpr uint32_t kStatsVersion = 17;
 
 /// A counter with one writer and any number of readers.
 class StatCounter {
@@ -114,7 +114,7 @@ struct SessionView {
   uint32_t uid;             ///< of the owner
   uint32_t out_of_order_segments;
   uint32_t duplicate_segments;
-  uint32_t reserved;
+  uint32_t context;  ///< of the owner, as in ClientView; UINT32_MAX: none
   uint64_t segments_sent;
   uint64_t segments_received;
   int64_t waiting_until_unix_ns;  ///< 0: it waits for no timer
@@ -318,7 +318,7 @@ struct StatsHeader {
   uint64_t magic;
   uint32_t version;
   uint32_t worker_count;
-  uint32_t session_rows;  ///< a worker
+  uint32_t session_rows;  ///< a worker: of connections, then of listeners
   uint32_t port_count;
   uint32_t client_rows;     ///< a worker
   uint32_t neighbour_rows;  ///< a worker; 0: this segment shows no neighbours and routes
@@ -329,6 +329,9 @@ struct StatsHeader {
   int32_t pid;
   uint32_t hugepages;  ///< 1 when the daemon uses them
   int64_t started_unix_ns;
+  /// All times minus CLOCK_MONOTONIC. It does not change when the wall clock is stepped, so a
+  /// reader computes the present time from it.
+  int64_t unix_offset_ns;
   uint64_t total_bytes;
   uint64_t workers_offset;     ///< WorkerStats[worker_count], each padded to kWorkerStride
   uint64_t sessions_offset;    ///< SessionRow[worker_count][session_rows]
@@ -342,8 +345,8 @@ struct StatsHeader {
   char daemon_name[64];
   char daemon_version[32];
   char idle_policy[16];
-  StatCounter clients;  ///< gauge, written by the control thread
-  StatCounter clients_total;
+  StatCounter clients;        ///< gauge, written by the control thread
+  StatCounter clients_total;  ///< that attached to this process
   StatCounter has_stopped;    ///< 1: in order. Written by the control thread
   StatCounter ended_unix_ns;  ///< not 0 in what a daemon left only
 };

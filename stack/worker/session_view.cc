@@ -45,7 +45,7 @@ channel::SessionView view_of(const WorkerState& state, uint32_t conn) {
   view.remote_port = tuple.remote.port;
   view.state = static_cast<uint8_t>(info.state);
   view.worker = state.config.index;
-  if (shown.context != session::kNoContext) show_owner(state, view, shown.context);
+  show_owner(state, view, shown.context);
   view.mss_bytes = info.mss_bytes;
   view.mss_full_bytes = info.mss_full_bytes;
   view.cwnd_bytes = info.cwnd_bytes;
@@ -80,6 +80,8 @@ channel::SessionView view_of(const WorkerState& state, uint32_t conn) {
 }
 
 void show_owner(const WorkerState& state, channel::SessionView& view, uint32_t context) {
+  view.context = context;
+  if (context == session::kNoContext) return;
   const Context& owner = state.contexts[context];
   view.is_lent = owner.is_lent;
   view.pid = owner.attached.pid;

@@ -9,7 +9,7 @@ namespace lyre::worker {
 
 /// The connection as tools see it. REQUIRES: it is open in the engine.
 channel::SessionView view_of(const WorkerState& state, uint32_t conn);
-/// Shows the context as the owner.
+/// Shows the context as the owner; kNoContext: none.
 void show_owner(const WorkerState& state, channel::SessionView& view, uint32_t context);
 
 }  // namespace lyre::worker

@@ -17,8 +17,8 @@ void StatsWriter::after_turn(size_t work) {
 }
 
 void StatsWriter::write_some() {
-  const uint32_t bound =
-      std::min(state_.engine.index_bound(), static_cast<uint32_t>(state_.stats.rows.size()));
+  const uint32_t bound = std::min({state_.engine.index_bound(), state_.stats.connection_rows,
+                                   static_cast<uint32_t>(state_.stats.rows.size())});
   const auto end = static_cast<uint32_t>(std::min<size_t>(bound, cursor_ + kSessionRowsPerPollMax));
   for (; cursor_ < end; ++cursor_) {
     if (state_.engine.is_open(cursor_)) write_row(cursor_);
@@ -115,9 +115,11 @@ uint32_t StatsWriter::domain_of(uint32_t context) const {
 }
 
 void StatsWriter::write_listener_row(uint32_t index) {
-  const uint64_t row = uint64_t{state_.config.engine.connections_max} + index;
+  const uint64_t first =
+      std::min(state_.config.engine.connections_max, state_.stats.connection_rows);
+  const uint64_t row = first + index;
   if (row >= state_.stats.rows.size()) return;
-  if (!state_.listeners.is_open(index)) return state_.stats.clear_row(row);
+  if (!state_.listeners.is_open(index)) return state_.stats.write_row(row, nullptr);
   const Listener& shown = state_.listeners[index];
   channel::SessionView view{};
   std::memcpy(view.local_address, shown.local.address.bytes.data(), 16);

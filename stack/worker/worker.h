@@ -72,7 +72,7 @@ struct WorkerConfig {
 /// The shared memory in which tools read what a worker does.
 struct StatsBinding {
   channel::WorkerStats* worker = nullptr;
-  /// connections_max rows for connections, then one for each listener. What has no row is not
+  /// For connections, at most connections_max, then one for each listener. What has no row is not
   /// shown.
   std::span<channel::SessionRow> rows;
   std::span<channel::TraceRing> traces;         ///< by connection; what has no ring has no trace
@@ -84,6 +84,7 @@ struct StatsBinding {
   /// As many again for each domain, where there are several: each shows its own sessions only.
   std::vector<std::span<channel::SessionRow>> domain_rows;
   std::vector<std::span<channel::ClientRow>> domain_clients;
+  uint32_t connection_rows = UINT32_MAX;  ///< connections from this number on have no row
 
   /// Row `index` shows `view`, which belongs to `domain`, if that is one; nullptr: nothing.
   void write_row(size_t index, const channel::SessionView* view,
@@ -99,7 +100,10 @@ struct StatsBinding {
       }
     }
   }
-  void clear_row(size_t index) const { write_row(index, nullptr); }
+  /// Row of a connection. Rows of listeners follow those that connections have.
+  void clear_row(uint32_t conn) const {
+    if (conn < connection_rows) write_row(conn, nullptr);
+  }
   /// The same for the row of a client.
   void write_client(size_t index, const channel::ClientView* view,
                     uint32_t domain = UINT32_MAX) const {

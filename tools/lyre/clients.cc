@@ -75,15 +75,12 @@ std::string user_text(uint64_t user) {
   return "domain " + std::to_string(user - kDomains + 1);
 }
 
-/// What the open sessions of a client moved a second since `earlier`. Sessions name their owner by
-/// label and process.
+/// What the open sessions of a client moved a second since `earlier`.
 SessionRates rates_of_client(const channel::ClientView& client, const Snapshot& snapshot,
                              const Snapshot* earlier) {
   SessionRates sum;
   for (const channel::SessionView& view : snapshot.sessions) {
-    const bool is_its = view.is_listener == 0 && view.pid == client.pid &&
-                        std::memcmp(view.label, client.label, sizeof view.label) == 0;
-    if (!is_its) continue;
+    if (view.is_listener != 0 || view.context != client.context) continue;
     const SessionRates rates = rates_of(view, earlier);
     sum.sent_bits_per_s += rates.sent_bits_per_s;
     sum.received_bits_per_s += rates.received_bits_per_s;

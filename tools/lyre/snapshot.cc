@@ -1,8 +1,8 @@
 #include "tools/lyre/snapshot.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+#include <ctime>
 #include <iterator>
 
 #include "tools/lyre/failure.h"
@@ -93,6 +93,12 @@ void copy_rows(const void* segment, size_t bytes, uint64_t offset, uint64_t coun
   }
 }
 
+int64_t read_clock_ns(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
 }  // namespace
 
 ConnectionKey key_of(const channel::SessionView& view) {
@@ -113,7 +119,7 @@ QueueSnapshot sum_of_queues(const PortSnapshot& port) {
   return sum;
 }
 
-Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns) {
+Snapshot read_snapshot(const void* segment, size_t bytes, int64_t monotonic_ns) {
   const auto& header = *reinterpret_cast<const channel::StatsHeader*>(
       part(segment, bytes, 0, 1, sizeof(channel::StatsHeader)));
   Snapshot out;
@@ -123,7 +129,7 @@ Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns) {
   out.pid = header.pid;
   out.has_hugepages = header.hugepages != 0;
   out.started_unix_ns = header.started_unix_ns;
-  out.taken_unix_ns = now_unix_ns;
+  out.taken_unix_ns = monotonic_ns + header.unix_offset_ns;
   out.clients = header.clients.get();
   out.clients_total = header.clients_total.get();
   const uint8_t* ports =
@@ -205,10 +211,10 @@ std::vector<SessionTrace> StatsSegment::traces() const {
 }
 
 Snapshot StatsSegment::look() const {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  Snapshot out = read_snapshot(segment_.data(), segment_.bytes(),
-                               std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-  if (is_past_) {
+  Snapshot out = read_snapshot(segment_.data(), segment_.bytes(), read_clock_ns(CLOCK_MONOTONIC));
+  if (!is_past_) {
+    out.clock_step_ns = read_clock_ns(CLOCK_REALTIME) - out.taken_unix_ns;
+  } else {
     const auto* header = reinterpret_cast<const channel::StatsHeader*>(segment_.data());
     out.is_past = true;
     out.taken_unix_ns = static_cast<int64_t>(header->ended_unix_ns.get());

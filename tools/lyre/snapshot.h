@@ -112,10 +112,12 @@ struct Snapshot {
   std::string idle_policy;
   int32_t pid = 0;
   bool has_hugepages = false;
+  /// Times are by the daemon's clock: the wall clock at its start, and CLOCK_MONOTONIC since then.
   int64_t started_unix_ns = 0;
-  int64_t taken_unix_ns = 0;
-  bool is_past = false;      ///< of a daemon that has ended, at that time
-  bool has_stopped = false;  ///< in order
+  int64_t taken_unix_ns = 0;  ///< is_past: by the wall clock
+  int64_t clock_step_ns = 0;  ///< the wall clock minus the daemon's
+  bool is_past = false;       ///< of a daemon that has ended, at that time
+  bool has_stopped = false;   ///< in order
   uint64_t clients = 0;
   uint64_t clients_total = 0;
   std::vector<PortSnapshot> ports;
@@ -143,8 +145,9 @@ struct SessionTrace {
 /// domain.
 std::vector<SessionTrace> read_traces(const void* segment, size_t bytes);
 
-/// Copies a segment of `bytes`. Fails: throws Failure when its header does not fit its length.
-Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns);
+/// Copies a segment of `bytes`, at `monotonic_ns` of CLOCK_MONOTONIC. Fails: throws Failure when
+/// its header does not fit its length.
+Snapshot read_snapshot(const void* segment, size_t bytes, int64_t monotonic_ns);
 
 /// A daemon's stats segment, mapped. Fails: the constructor throws Failure.
 class StatsSegment {

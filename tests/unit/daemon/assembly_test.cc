@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "daemon/base/clock.h"
+#include "daemon/base/daemon_limits.h"
 #include "tests/unit/daemon/daemon_fixture.h"
 
 namespace lyre {
@@ -86,6 +88,26 @@ TEST_F(AssemblyTest, TheStatsSegmentShowsTheConfigurationAndThePorts) {
   EXPECT_EQ(header.hugepages, 0u);
   ASSERT_EQ(states_.size(), 1u);
   EXPECT_EQ(states_[0]->options.device, "sim0");
+}
+
+TEST_F(AssemblyTest, TheStatsSegmentHasTheClockOfTheStart) {
+  const Config wanted = config();
+  const Nanos before = monotonic_now();
+  auto parts = make(wanted);
+  ASSERT_TRUE(parts.ok()) << parts.error().text;
+  const channel::StatsHeader& header = (*parts)->stats().header();
+  EXPECT_NE(header.unix_offset_ns, 0);
+  EXPECT_GE(header.started_unix_ns, before.value + header.unix_offset_ns);
+  EXPECT_LE(header.started_unix_ns, monotonic_now().value + header.unix_offset_ns);
+}
+
+TEST_F(AssemblyTest, ListenersHaveRowsBesideThoseOfManyConnections) {
+  Config wanted = config();
+  wanted.connections_max = kSessionRowsMax + 1;
+  auto parts = make(wanted);
+  ASSERT_TRUE(parts.ok()) << parts.error().text;
+  EXPECT_EQ((*parts)->stats().header().session_rows,
+            kSessionRowsMax + worker::WorkerConfig{}.listeners_max);
 }
 
 TEST_F(AssemblyTest, TheRulesOfADomainAreThoseOfTheFile) {

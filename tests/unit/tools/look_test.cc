@@ -51,6 +51,14 @@ TEST(Look, WhatADaemonLeftSaysWhoseItWasAndWhenItEnded) {
   EXPECT_EQ(past_json(left)["last_daemon"]["ended_unix_ns"], FakeSegment::kNowNs);
 }
 
+TEST(Look, TheDaemonsClockTellsTheTime) {
+  FakeSegment segment;
+  segment.header().unix_offset_ns = FakeSegment::kStartedNs - 5 * kSecondNs;
+  const Snapshot taken = read_snapshot(segment.data(), segment.bytes(), 12 * kSecondNs);
+  EXPECT_EQ(taken.taken_unix_ns, FakeSegment::kStartedNs + 7 * kSecondNs);
+  EXPECT_EQ(status_json(taken, nullptr)["uptime_ns"], 7 * kSecondNs);
+}
+
 TEST(Look, StatusHasTheRatesOfTheInterval) {
   FakeSegment segment;
   segment.worker(0).tcp_payload_in.set(uint64_t{5} << 30);
@@ -110,14 +118,16 @@ TEST(Look, OfADomainNoCountersAreShown) {
 TEST(Look, ClientsHaveTheRatesOfTheirSessions) {
   FakeSegment segment;
   channel::ClientView client{};
+  client.context = 1;
   client.pid = 123;
   std::strcpy(client.label, "trainer");
   segment.client(0, 1).write(&client);
   channel::SessionView view = FakeSegment::connection();
+  view.context = 1;
   segment.row(1, 2).write(&view);
   view.remote_port += 1;
   segment.row(1, 3).write(&view);
-  view.pid = 7;  // of another client
+  view.context = 0;  // of another client of the process
   segment.row(0, 0).write(&view);
   const Snapshot earlier = look_after(segment, 0);
   for (auto* row : {&segment.row(1, 2), &segment.row(1, 3), &segment.row(0, 0)}) {

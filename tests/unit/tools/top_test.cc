@@ -48,6 +48,13 @@ class TopTest : public ::testing::Test {
   FakeSegment segment_;
 };
 
+TEST_F(TopTest, ShowsTheWallClockAlsoAfterItWasStepped) {
+  Snapshot now = look_after(0);
+  now.clock_step_ns = 3600 * kTopSecondNs;
+  const std::string text = text_of(top_screen(now, nullptr, {}));
+  EXPECT_NE(text.find("up 3m 12s  1 client  2023-11-14 23:16:32\n"), std::string::npos) << text;
+}
+
 TEST_F(TopTest, HasTheRatesSinceTheLookBefore) {
   const Snapshot earlier = look_after(0);
   segment_.worker(0).polls.set(400);

@@ -73,7 +73,7 @@ std::string headline(const Snapshot& now) {
   return now.daemon_name + "  lyred " + now.daemon_version + "  up " +
          format_duration(now.taken_unix_ns - now.started_unix_ns) + "  " +
          std::to_string(now.clients) + (now.clients == 1 ? " client" : " clients") + "  " +
-         format_time(now.taken_unix_ns);
+         format_time(now.taken_unix_ns + now.clock_step_ns);
 }
 
 uint64_t drops_of(const Snapshot& snapshot, size_t reason) {

@@ -122,6 +122,7 @@ TEST(ContextHandover, AContextKeepsItsPlaceItsMemoryAndItsBells) {
   Side fresh;
   ASSERT_TRUE(fresh.take(left).ok());
   EXPECT_EQ(fresh.registry->attached_count(), 2u);
+  EXPECT_EQ(fresh.registry->attached_total(), 0u) << "counters begin at zero";
   EXPECT_TRUE(fresh.registry->is_attached(index));
   const auto commands = fresh.registry->handover_commands(1);
   ASSERT_EQ(commands.size(), 2u);

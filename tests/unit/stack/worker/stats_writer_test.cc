@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "stack/session/session.h"
+#include "stack/worker/session_view.h"
 #include "stack/worker/turn_limits.h"
 #include "tests/unit/stack/worker/worker_parts.h"
 
@@ -109,6 +111,33 @@ TEST_F(StatsWriterTest, ListenersHaveTheRowsBehindThoseOfTheConnections) {
   state.listeners.remove(index);
   stats_writer.write_listener_row(index);
   EXPECT_FALSE(is_shown(kConnectionsMax + index));
+}
+
+TEST_F(StatsWriterTest, ListenersHaveRowsWhereNotAllConnectionsDo) {
+  state.stats.connection_rows = 1;
+  const uint32_t index = add_listener(5000);
+  const uint32_t first = open();
+  const uint32_t second = open();
+  ASSERT_EQ(second, 1 + index) << "its number is that of the listener's row";
+  write_all();
+  EXPECT_TRUE(is_shown(first));
+  channel::SessionView view{};
+  ASSERT_TRUE(rows[1 + index].read(view));
+  EXPECT_EQ(view.is_listener, 1u);
+  state.stats.clear_row(second);
+  EXPECT_TRUE(is_shown(1 + index));
+  state.listeners.remove(index);
+  stats_writer.write_listener_row(index);
+  EXPECT_FALSE(is_shown(1 + index));
+}
+
+TEST_F(StatsWriterTest, ASessionNamesTheContextOfItsOwner) {
+  attach(1);
+  channel::SessionView view{};
+  show_owner(state, view, 1);
+  EXPECT_EQ(view.context, 1u);
+  show_owner(state, view, session::kNoContext);
+  EXPECT_EQ(view.context, session::kNoContext);
 }
 
 TEST_F(StatsWriterTest, AClientThatIsGoneIsNotShown) {
