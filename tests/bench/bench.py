@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measures Lyre beside kernel TCP and beside the wire's own limits, in alternating rounds.
 
-Prints a table as it goes and writes bench.json. When everything is measured it refreshes the
-figures in docs/user/benchmarks.md, its plot, and docs/dev/benchmarks_log.md. It needs root, and a
-machine with nothing else to do: times on a busy one mean nothing, ratios little.
+Prints a table as it goes and writes bench.json when nothing failed. When everything is measured it
+refreshes the figures in docs/user/benchmarks.md, its plot, and docs/dev/benchmarks_log.md. It needs
+root, and a machine with nothing else to do: times on a busy one mean nothing, ratios little.
 """
 
 import argparse
@@ -46,7 +46,8 @@ def arguments():
                         "are repeated")
     parser.add_argument("--out", default="bench.json", help="where the figures go (bench.json)")
     parser.add_argument("--keep", action="store_true",
-                        help="groups that are not measured stay in --out as they are")
+                        help="rows that are not measured stay in --out; a ratio may then be "
+                        "of rows of two runs")
     parser.add_argument("--docs", metavar="FOLDER", help="refresh user/benchmarks.md and "
                         "dev/benchmarks_log.md in this folder (docs when everything is measured, "
                         "else none)")
@@ -58,6 +59,11 @@ def main():
     processes.exit_on_signals()
     rounds = options.rounds or (2 if options.quick else 5)
     table = record.Table(options.only or [])
+    if unknown := table.unknown(GROUPS):
+        print(f'bench: --only "{unknown[0]}" is no group or row; groups: {"; ".join(GROUPS)}',
+              file=sys.stderr)
+        sys.exit(2)
+    earlier = record.earlier_rows(options.out) if options.keep else {}
     if lack := needs.missing([name for name in GROUPS if table.wants_group(name)]):
         sys.exit(f"bench: {lack}")
     bench = measures.Bench(Programs(options.build), options.build, rounds,
@@ -72,10 +78,11 @@ def main():
                 group(bench)
     except (DaemonError, NetworkError, CommandTimeout, measures.Failed) as error:
         sys.exit(f"bench: {error}")
-    finally:
-        if options.keep and os.path.exists(options.out):
-            table.keep_others(options.out, list(GROUPS))
-        table.write_json(options.out)
+    if not table.rows:
+        sys.exit(f"bench: nothing was measured, {options.out} is not written")
+    if options.keep:
+        table.keep_others(earlier, list(GROUPS))
+    table.write_json(options.out)
     if docs:
         table.write_docs(os.path.join(docs, "user/benchmarks.md"),
                          os.path.join(docs, "dev/benchmarks_log.md"))

@@ -36,15 +36,17 @@ RENAMED = {
 
 class Row:
     """One figure: `group` and `name` are what --only names; `beside`: the row it is divided by;
-    `line_ns`: how long a cache line took between the two cores, in each round."""
+    `line_ns`: how long a cache line took between the two cores, in each round; `made` and `where`:
+    when and on which machine it was measured."""
 
     def __init__(self, group, name, unit, values, command, beside=None, lower_is_better=False,
-                 made=None, line_ns=None):
+                 made=None, line_ns=None, where=None):
         self.group, self.name, self.unit, self.command = group, name, unit, command
         self.values = values
         self.beside = beside
         self.lower_is_better = lower_is_better
         self.made = made or utc_now()
+        self.where = where or machine()
         self.line_ns = line_ns
 
     @property
@@ -77,7 +79,7 @@ class Row:
         out = {"group": self.group, "name": self.name, "unit": self.unit,
                "min": min(self.values), "median": self.median, "max": max(self.values),
                "values": self.values, "lower_is_better": self.lower_is_better,
-               "made": self.made, "command": self.command}
+               "made": self.made, "machine": self.where, "command": self.command}
         if self.ratio() is not None:
             out |= {"beside": self.beside.name, "ratio": self.ratio(),
                     "ratio_of_best": self.ratio_of_best()}
@@ -95,6 +97,30 @@ def with_current_names(entry):
     return entry | {key: current(entry[key]) for key in ("group", "name", "beside") if key in entry}
 
 
+def earlier_rows(path):
+    """The rows of an earlier report by (group, name), in its order; none where there is no file."""
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        try:
+            return rows_of(json.load(file))
+        except (KeyError, TypeError, ValueError) as error:
+            raise SystemExit(f"bench: {path} is not a report of tools/bench: {error!r}") from error
+
+
+def rows_of(report):
+    entries = [with_current_names(entry) for entry in report["rows"]]
+    rows = {}
+    for entry in entries:
+        rows[entry["group"], entry["name"]] = Row(
+            *(entry[key] for key in ("group", "name", "unit", "values", "command")),
+            lower_is_better=entry["lower_is_better"], made=entry["made"],
+            line_ns=entry.get("line_ns"), where=entry.get("machine", report["machine"]))
+    for entry in entries:
+        rows[entry["group"], entry["name"]].beside = rows.get((entry["group"], entry.get("beside")))
+    return rows
+
+
 def utc_now():
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime())
 
@@ -108,6 +134,11 @@ class Table:
         self.rows = []
         self._only = only
         self._group = None
+
+    def unknown(self, groups):
+        """The names of --only that can be no row of these groups."""
+        return [name for name in self._only
+                if not any(Table([name]).wants_group(group) for group in groups)]
 
     def wants_group(self, group):
         return not self._only or any(name.startswith(group) for name in self._only) or any(
@@ -130,28 +161,33 @@ class Table:
               f"{beside and '   ' + beside}", flush=True)
         return row
 
-    def keep_others(self, path, order):
-        """Takes groups that were not measured now from an earlier report. `order`: of groups."""
-        with open(path, encoding="utf-8") as file:
-            earlier = json.load(file)["rows"]
-        measured = {row.group for row in self.rows}
-        known = {}
-        for entry in map(with_current_names, earlier):
-            if entry["group"] in measured:
-                continue
-            row = Row(*(entry[key] for key in ("group", "name", "unit", "values", "command")),
-                      beside=known.get((entry["group"], entry.get("beside"))),
-                      lower_is_better=entry["lower_is_better"], made=entry["made"],
-                      line_ns=entry.get("line_ns"))
-            known[row.group, row.name] = row
-            self.rows.append(row)
-        self.rows.sort(key=lambda row: next(i for i, name in enumerate(order) if name in row.group))
+    def keep_others(self, earlier, order):
+        """Takes rows of an earlier report that were not to be measured now. A row is divided by the
+        row that the new report has. `order`: of groups."""
+        measured = {(row.group, row.name): row for row in self.rows}
+        groups = {row.group for row in self.rows}
+        rows = {key: row for key, row in earlier.items()
+                if key in measured or key[0] not in groups or not self.wants(*key)} | measured
+        for key, row in rows.items():
+            beside = row.beside or (earlier[key].beside if key in earlier else None)
+            if beside is not None:
+                row.beside = rows.get((beside.group, beside.name), beside)
+        self.rows = list(rows.values())
+        names = [row.group for row in self.rows]
+        self.rows.sort(key=lambda row: (next(
+            (i for i, name in enumerate(order) if name in row.group), len(order)),
+            names.index(row.group)))
 
     def write_json(self, path):
+        """Replaces the file by a complete one. What is no file, such as /dev/stdout, is written."""
         report = {"made": utc_now(), "machine": machine(),
                   "rows": [row.as_json() for row in self.rows]}
-        with open(path, "w", encoding="utf-8") as file:
+        is_file = os.path.isfile(path) or not os.path.exists(path)
+        target = os.path.realpath(path)
+        with open(f"{target}.new" if is_file else path, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)
+        if is_file:
+            os.replace(file.name, target)
 
     def write_docs(self, page, log):
         """Puts the headline rows and the plot into the users' page, and all rows into the log."""
@@ -163,7 +199,8 @@ class Table:
     def when_and_where(self):
         first, last = (choose(row.made for row in self.rows) for choose in (min, max))
         rounds = sorted({len(row.values) for row in self.rows if len(row.values) > 1})
-        return (f"Measured {first} to {last} UTC on {machine()}; medians of "
+        machines = "; ".join(dict.fromkeys(row.where for row in self.rows))
+        return (f"Measured {first} to {last} UTC on {machines}; medians of "
                 f"{' or '.join(map(str, rounds))} rounds, alternating.")
 
     def headlines(self):

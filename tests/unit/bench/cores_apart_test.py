@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 sys.path[:0] = [os.path.join(ROOT, "tests", folder) for folder in ("bench", "support")]
 
 from cores_apart import CoresApart, are_near
-from record import Row, Table
+from record import Row, Table, earlier_rows
 
 PROBE = sys.argv.pop()
 
@@ -76,7 +76,7 @@ class RowTest(unittest.TestCase):
             path = os.path.join(folder, "report.json")
             table.write_json(path)
             later = Table([])
-            later.keep_others(path, ["group"])
+            later.keep_others(earlier_rows(path), ["group"])
         self.assertEqual([row.line_ns for row in later.rows], [[31, 165]] * 2)
         self.assertIn("cache line 31, 165 ns", later.figures())
 
