@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <span>
 
@@ -56,10 +57,15 @@ Status write_pages(int file, std::span<const uint8_t> segment) {
   return Ok{};
 }
 
-Status write_end(int file) {
+/// By the clock of the daemon, as all times of its segment.
+Status write_end(int file, std::span<const uint8_t> segment) {
+  int64_t unix_offset_ns = 0;
+  constexpr size_t kAt = offsetof(channel::StatsHeader, unix_offset_ns);
+  if (segment.size() < sizeof(channel::StatsHeader)) return Error{EINVAL, "no stats segment"};
+  std::memcpy(&unix_offset_ns, segment.data() + kAt, sizeof unix_offset_ns);
   timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  const int64_t unix_ns = int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  const int64_t unix_ns = int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec + unix_offset_ns;
   return write_at(file, bytes_of(unix_ns), offsetof(channel::StatsHeader, ended_unix_ns));
 }
 
@@ -70,8 +76,9 @@ Status fill(int file, int segment, const KeepRequest& request) {
   void* data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, segment, 0);
   if (data == MAP_FAILED) return errno_error("mmap");
   if (::ftruncate(file, found.st_size) != 0) return errno_error("ftruncate");
-  Status written = write_pages(file, {static_cast<const uint8_t*>(data), bytes});
-  if (written.ok()) written = write_end(file);
+  const std::span segment_bytes(static_cast<const uint8_t*>(data), bytes);
+  Status written = write_pages(file, segment_bytes);
+  if (written.ok()) written = write_end(file, segment_bytes);
   if (!written.ok()) return written;
   // The group first: a change of it may clear bits of the mode.
   if (::fchown(file, static_cast<uid_t>(-1), request.gid) != 0) return errno_error("fchown");

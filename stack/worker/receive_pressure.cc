@@ -19,12 +19,23 @@ void ReceivePressure::on_limit(uint32_t context) {
 size_t ReceivePressure::take_back_some() {
   const uint32_t slots_free = state_.memory.rx_slots_free();
   const bool was_short = is_short_;
-  is_short_ =
-      was_short ? state_.accounts.is_reserve(slots_free) : state_.accounts.is_short(slots_free);
+  look_at(slots_free);
   if (is_short_ && !was_short) begin_shortage();
   if (sessions_to_prune_ > 0) return prune_some();
   is_watching_ = !state_.accounts.is_plentiful(slots_free);
   return is_short_ && state_.now >= next_at_ ? relieve_reserve() : 0;
+}
+
+/// While a part of the reserve is missing, clients above their floor get nothing, also of what
+/// their readers wait for: that may not last.
+void ReceivePressure::look_at(uint32_t slots_free) {
+  if (!state_.accounts.is_reserve(slots_free)) {
+    is_short_ = false;
+    short_at_ = kNever;
+    return;
+  }
+  if (short_at_ == kNever) short_at_ = state_.now + kGreedGrace;
+  is_short_ = is_short_ || state_.accounts.is_short(slots_free) || state_.now >= short_at_;
 }
 
 /// First the client with most slots for its weight loses what is out of order. The rest waits for

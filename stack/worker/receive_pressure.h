@@ -15,11 +15,11 @@ namespace lyre::worker {
 /// Takes receive slots back.
 /// A client that reached its limit loses what its sessions hold out of order, which peers send
 /// again (RFC 2018 8).
-/// When little of the pool's reserve is left, and until all of it is, the client with most slots
-/// for its weight loses that first, then its unread sessions, which are reset. After kGreedGrace
-/// the client that held most for its weight throughout is disconnected when it has no unread
-/// session left. Nothing is taken from a client below the floor of ReceiveAccounts. Thread: the
-/// worker.
+/// When little of the pool's reserve is left, or a part of it was missing for kGreedGrace, and
+/// until it is whole, the client with most slots for its weight loses that first, then its unread
+/// sessions, which are reset. After kGreedGrace the client that held most for its weight throughout
+/// is disconnected when it has no unread session left. Nothing is taken from a client below the
+/// floor of ReceiveAccounts. Thread: the worker.
 class ReceivePressure {
  public:
   struct Parts {
@@ -37,10 +37,11 @@ class ReceivePressure {
   /// Part of each turn; returns the work done.
   size_t relieve() { return is_watching_ ? take_back_some() : 0; }
   /// When there is more to take back; kNever where nothing is short.
-  Nanos next_deadline() const { return is_short_ ? next_at_ : kNever; }
+  Nanos next_deadline() const { return is_short_ ? next_at_ : short_at_; }
 
  private:
   size_t take_back_some();
+  void look_at(uint32_t slots_free);
   void begin_shortage();
   size_t prune_some();
   void begin_grace();
@@ -58,7 +59,8 @@ class ReceivePressure {
   uint32_t sessions_to_prune_ = 0;  ///< of that context, at the front of its list
   Nanos prune_next_at_;
   bool is_watching_ = false;
-  bool is_short_ = false;  ///< from is_short() until the reserve is whole
+  Nanos short_at_ = kNever;  ///< when the reserve has not been whole for kGreedGrace
+  bool is_short_ = false;    ///< until the reserve is whole
   Nanos short_since_;
   Nanos next_at_;
   uint32_t victim_ = 0;      ///< the context that loses unread sessions

@@ -151,8 +151,8 @@ std::optional<MacAddress> Transmission::neighbour_of(uint32_t conn) {
   return std::nullopt;
 }
 
-/// RFC 4861 6.3.5 and 7.3.3: the session sends to a learned router that is no router any more. A
-/// better router does not move the session.
+/// RFC 4861 6.3.5 and 7.3.3: the session sends to a learned router that is no router any more, or
+/// that the port does not store any more. A better router alone does not move the session.
 bool Transmission::has_lost_router(uint32_t conn) const {
   const session::Session& sender = state_.sessions[conn];
   if (!is_ipv6_link_local(sender.next_hop)) return false;

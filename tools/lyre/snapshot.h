@@ -114,7 +114,7 @@ struct Snapshot {
   bool has_hugepages = false;
   /// Times are by the daemon's clock: the wall clock at its start, and CLOCK_MONOTONIC since then.
   int64_t started_unix_ns = 0;
-  int64_t taken_unix_ns = 0;  ///< is_past: by the wall clock
+  int64_t taken_unix_ns = 0;
   int64_t clock_step_ns = 0;  ///< the wall clock minus the daemon's
   bool is_past = false;       ///< of a daemon that has ended, at that time
   bool has_stopped = false;   ///< in order

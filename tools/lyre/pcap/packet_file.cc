@@ -15,13 +15,17 @@ namespace {
 constexpr size_t kBufferBytes = 1 << 20;
 constexpr mode_t kFileMode = 0600;
 
-/// A device, a FIFO, or the target of a link. A regular target gets the mode of a new file.
+/// A device, a FIFO, the target of a link, or a file that cannot be removed. A regular file gets
+/// the mode of a new one, and is emptied only then.
 int open_in_place(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode);
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kFileMode);
   struct stat opened {};
   if (descriptor < 0 || ::fstat(descriptor, &opened) != 0) return descriptor;
-  if (!S_ISREG(opened.st_mode) || ::fchmod(descriptor, kFileMode) == 0) return descriptor;
+  if (!S_ISREG(opened.st_mode)) return descriptor;
+  if (::fchmod(descriptor, kFileMode) == 0 && ::ftruncate(descriptor, 0) == 0) return descriptor;
+  const int reason = errno;
   ::close(descriptor);
+  errno = reason;
   return -1;
 }
 
@@ -33,7 +37,8 @@ int descriptor_of(const std::string& path) {
   struct stat there {};
   const bool is_there = ::lstat(path.c_str(), &there) == 0;
   if (is_there && !S_ISREG(there.st_mode)) return open_in_place(path);
-  if (is_there && ::unlink(path.c_str()) != 0) return -1;
+  // Of a folder that only others may write, or mounted.
+  if (is_there && ::unlink(path.c_str()) != 0) return open_in_place(path);
   return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
 }
 

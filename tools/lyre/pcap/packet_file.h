@@ -10,7 +10,8 @@ namespace lyre::tools {
 class PacketFile {
  public:
   /// "-": standard output. A regular file is replaced by a new one, which only its owner can read:
-  /// packets are those of all clients. Devices and FIFOs are opened as they are.
+  /// packets are those of all clients. Devices and FIFOs are opened as they are. A file that cannot
+  /// be removed is emptied, and gets that mode.
   explicit PacketFile(const std::string& path);
   ~PacketFile();
   PacketFile(const PacketFile&) = delete;

@@ -37,12 +37,13 @@ volatile std::sig_atomic_t g_must_end = 0;
 
 void request_end(int) { g_must_end = 1; }
 
-/// A write that waits for a slow reader continues after the first signal, so that the file is
-/// whole; poll() returns. The second signal ends the process.
-void catch_signals() {
+/// 0: a signal ends the open of a FIFO without a reader. SA_RESTART: a write that waits for a slow
+/// reader continues after the first signal, so that the file is whole; poll() returns. The second
+/// signal ends the process.
+void catch_signals(unsigned flags) {
   struct sigaction action {};
   action.sa_handler = request_end;
-  action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
+  action.sa_flags = static_cast<int>(flags | SA_RESETHAND);
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
 }
@@ -181,8 +182,10 @@ void run_pcap(const GlobalOptions& globals, const PcapOptions& options) {
   }
   if (globals.is_json) throw Failure(kExitUsage, "packets are written as pcapng, not as JSON");
   check_is_no_terminal(options.file);
-  catch_signals();
-  Capture(globals, options).run();
+  catch_signals(0);
+  Capture capture(globals, options);
+  catch_signals(SA_RESTART);
+  capture.run();
 }
 
 }  // namespace lyre::tools

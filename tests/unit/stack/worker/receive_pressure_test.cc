@@ -16,9 +16,9 @@ class ReceivePressureTest : public ConnectedParts {
 
   ~ReceivePressureTest() override { memory.release(taken_); }
 
-  /// Other users of the pool take all that is left.
-  void exhaust_pool() {
-    while (io::PacketBuf* packet = memory.alloc_rx()) taken_.push_back(packet);
+  /// Other users of the pool take all that is left but `kept`.
+  void exhaust_pool(uint32_t kept = 0) {
+    while (memory.rx_slots_free() > kept) taken_.push_back(memory.alloc_rx());
   }
   void announce() {
     announcements.announce_all();
@@ -106,6 +106,19 @@ TEST_F(ReceivePressureTest, AClientWithAGreatWeightThatReadsNothingKeepsItsSessi
   relieve_for(kPressurePause * 2);
   EXPECT_EQ(state.engine.state(conn), tcp::State::kEstablished);
   EXPECT_FALSE(is_expelled());
+}
+
+// Clients above their floor get nothing then, also of what their readers wait for.
+TEST_F(ReceivePressureTest, APartOfTheReserveMayBeMissingForAWhileOnly) {
+  set_accounts(/*slot_count=*/64, /*weight=*/1);
+  for (uint32_t i = 0; i < 3; ++i) receive_text(i * kPayload, kPayload);
+  exhaust_pool(/*kept=*/3);
+  ASSERT_TRUE(state.accounts.is_reserve(3));
+  ASSERT_FALSE(state.accounts.is_short(3));
+  relieve_for(kGreedGrace - kPressurePause);
+  EXPECT_EQ(state.engine.state(conn), tcp::State::kEstablished);
+  relieve_for(kGreedGrace + kPressurePause);
+  EXPECT_EQ(state.session(conn).end_status, channel::EndStatus::kNoResources);
 }
 
 TEST_F(ReceivePressureTest, TheClientWithMostForItsWeightLosesUnreadSessions) {
