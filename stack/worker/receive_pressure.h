@@ -59,7 +59,7 @@ class ReceivePressure {
   uint32_t sessions_to_prune_ = 0;  ///< of that context, at the front of its list
   Nanos prune_next_at_;
   bool is_watching_ = false;
-  Nanos short_at_ = kNever;  ///< when the reserve has not been whole for kGreedGrace
+  Nanos short_at_ = kNever;  ///< when a part of the reserve has been missing for kGreedGrace
   bool is_short_ = false;    ///< until the reserve is whole
   Nanos short_since_;
   Nanos next_at_;
