@@ -113,25 +113,25 @@ Result Comm::remove_registration(const Registration* registration) {
   return Result::kSuccess;
 }
 
-// Waits briefly for TCP to acknowledge what the peer's process has placed, because the release of
-// unacknowledged memory ends the stream; and for queue pairs, which are given up otherwise.
+// The last user waits briefly for TCP to acknowledge what the peer's process has placed, because
+// the release of unacknowledged memory ends the stream. Each user waits for its own queue pairs,
+// which are given up otherwise, and drops its streams that have yet to send from there: the last
+// one may be another comm, which knows neither of them.
 void Comm::let_go(const Registration& registration) {
   Memory* memory = registration.memory;
   if (memory == nullptr) return;
   // Nobody is to write there any more: each receive there is done, or the queue pairs are gone.
   if (memory->is_exposed) return environment_->verbs()->forget(memory);
-  const bool waits_for_tcp = lanes_.is_any_up() && memory->region != nullptr;
-  if (memory->users == 1) {
-    const int64_t deadline_ns = environment_->now_ns() + kDeregisterWaitNs;
-    while (((waits_for_tcp && !goodbye_.is_done()) || queue_pairs_.reads(memory)) &&
-           environment_->now_ns() < deadline_ns) {
-      if (environment_->progress_and_pause() != Result::kSuccess) break;
-    }
-    for (const auto& lane : lanes_) {
-      if (lane->is_up() && lane->transport->is_blocked_in(memory->region)) drop_lane(*lane);
-    }
-    queue_pairs_.give_up_readers(memory);
+  const bool waits_for_tcp = memory->users == 1 && lanes_.is_any_up() && memory->region != nullptr;
+  const int64_t deadline_ns = environment_->now_ns() + kDeregisterWaitNs;
+  while (((waits_for_tcp && !goodbye_.is_done()) || queue_pairs_.reads(memory)) &&
+         environment_->now_ns() < deadline_ns) {
+    if (environment_->progress_and_pause() != Result::kSuccess) break;
   }
+  for (const auto& lane : lanes_) {
+    if (lane->is_up() && lane->transport->is_blocked_in(memory->region)) drop_lane(*lane);
+  }
+  queue_pairs_.give_up_readers(memory);
   environment_->give_back_memory(memory);
 }
 
@@ -220,8 +220,11 @@ void Comm::tick(int64_t now_ns) {
   ask_for_life(now_ns);
   judge_end();
   if (has_failed()) return;
-  auto why = peer_watch_.judge_absence(situation(), environment_->settings(), now_ns);
-  if (why) fail(Result::kRemoteError, std::move(*why));
+  const PeerWatch::Situation now = situation();
+  auto why = peer_watch_.judge_absence(now, environment_->settings(), now_ns);
+  if (why) return fail(Result::kRemoteError, std::move(*why));
+  if (!peer_watch_.is_answer_late(now, environment_->settings(), now_ns)) return;
+  log_warn("still waiting for %s to answer", peer_.describe().c_str());
 }
 
 // A host that vanished acknowledges nothing; but one that waits for data sends nothing either. A

@@ -52,12 +52,16 @@ class PeerWatch {
   std::optional<std::string> judge_end(const Situation& situation) const;
   std::optional<std::string> judge_absence(const Situation& situation, const Settings& settings,
                                            int64_t now_ns);
+  /// For LYRE_PEER_TIMEOUT_SECONDS the peer's host has had a hello, and its process has not
+  /// answered, while there is no session. True once, until there is one.
+  bool is_answer_late(const Situation& situation, const Settings& settings, int64_t now_ns);
 
  private:
   bool has_process_ended(const Situation& situation) const;
 
   int64_t alive_ns_;
-  int64_t lost_ns_ = 0;  ///< since when there is no session; 0: there is one
+  int64_t lost_ns_ = 0;        ///< since when there is no session; 0: there is one
+  int64_t unanswered_ns_ = 0;  ///< since when an answer is due without one; 0: none was
   bool has_ended_ = false;
   bool is_any_unplaced_ = false;
   bool has_said_bye_ = false;

@@ -18,8 +18,7 @@ SendComm::SendComm(Environment* environment, const Nonce& id, size_t device, con
       device_(device),
       count_(environment->stream_count(device)),
       wanted_(lanes_.size()),
-      watched_ns_(environment->now_ns()),
-      began_ns_(environment->now_ns()) {
+      watched_ns_(environment->now_ns()) {
   std::vector<Address> remotes = {handle.address};
   for (const Address& other : handle.others) {
     if (!is_none(other)) remotes.push_back(other);

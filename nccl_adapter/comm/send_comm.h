@@ -71,7 +71,6 @@ class SendComm final : public Comm {
   void adapt_count(int64_t passed_ns);
   void follow_count(bool is_busy, int64_t passed_ns);
   void retire(Lane& lane, int64_t now_ns);
-  void mention_slow_peer(int64_t now_ns);
   void send_again(Lane& lane);
 
   SendQueue queue_;
@@ -88,10 +87,8 @@ class SendComm final : public Comm {
   int64_t watched_ns_;           ///< when watch() looked last
   bool was_backlogged_ = false;  ///< at that time
   bool is_connected_ = false;
-  bool is_slow_mentioned_ = false;
   int64_t without_queue_pair_ns_ = 0;  ///< since when data waits for one; 0: it does not
   uint64_t again_bytes_ = 0;
-  int64_t began_ns_;
 };
 
 }  // namespace lyre::nccl_adapter

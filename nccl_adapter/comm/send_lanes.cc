@@ -46,7 +46,6 @@ void SendComm::watch(int64_t now_ns) {
   }
   adapt_count(now_ns - std::exchange(watched_ns_, now_ns));
   if (lanes_.size() > 1) replace_slow_lane(now_ns);
-  if (!is_connected_) mention_slow_peer(now_ns);
   if (!goodbye_.is_begun()) {
     queue_pairs_.offer(handle_.address, device_);
     await_queue_pair(now_ns);
@@ -349,14 +348,6 @@ void SendComm::on_dial_failed(Lane& lane, int64_t now_ns) {
   const bool is_extra = lane.index > 0 && lanes_.is_any_up();
   const int64_t again_ns = pause_ns(kRedialNsMin, lane.failures++, kRedialNsMax);
   lane.redial_ns = now_ns + (is_extra && (is_full || is_ignored) ? kNoRoomNs : again_ns);
-}
-
-// A peer that is alive and busy elsewhere is not an error: it will listen when it gets there.
-void SendComm::mention_slow_peer(int64_t now_ns) {
-  if (is_slow_mentioned_ || !is_answer_due()) return;
-  if (now_ns - began_ns_ < environment()->settings().peer_timeout_s * kNsPerSecond) return;
-  is_slow_mentioned_ = true;
-  log_warn("still waiting for %s to answer", peer_.describe().c_str());
 }
 
 }  // namespace lyre::nccl_adapter

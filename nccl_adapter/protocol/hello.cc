@@ -34,6 +34,12 @@ constexpr size_t kAnswerRailCountAt = kAnswerPlacedAt + sizeof(uint64_t);
 constexpr size_t kAnswerRailsAt = kAnswerRailCountAt + 8;
 static_assert(kAnswerRailsAt + kRailsMax * sizeof(Address) <= kAnswerBytes);
 
+/// As far as there are bytes.
+bool begins_with(std::span<const uint8_t> in, const std::array<uint8_t, 8>& magic) {
+  const size_t bytes = std::min(in.size(), magic.size());
+  return std::equal(magic.begin(), magic.begin() + bytes, in.begin());
+}
+
 }  // namespace
 
 void encode(const Hello& hello, std::span<uint8_t, kHelloBytes> out) {
@@ -53,11 +59,7 @@ void encode(const Hello& hello, std::span<uint8_t, kHelloBytes> out) {
 }
 
 HelloState read_hello(std::span<const uint8_t> in, Hello* out) {
-  const size_t magic_bytes = std::min(in.size(), kHelloMagic.size());
-  if (!std::equal(in.begin(), in.begin() + static_cast<ptrdiff_t>(magic_bytes),
-                  kHelloMagic.begin())) {
-    return HelloState::kStranger;
-  }
+  if (!begins_with(in, kHelloMagic)) return HelloState::kStranger;
   if (in.size() < kHelloPrefixBytes) return HelloState::kMore;
   out->version_min = get_le<uint16_t>(in, kHelloVersionMinAt);
   out->version_max = get_le<uint16_t>(in, kHelloVersionMaxAt);
@@ -104,8 +106,10 @@ void encode(const Answer& answer, std::span<uint8_t, kAnswerBytes> out) {
   }
 }
 
+bool begins_answer(std::span<const uint8_t> in) { return begins_with(in, kAnswerMagic); }
+
 bool decode(std::span<const uint8_t, kAnswerBytes> in, Answer* out) {
-  if (!std::equal(kAnswerMagic.begin(), kAnswerMagic.end(), in.begin())) return false;
+  if (!begins_answer(in)) return false;
   out->version = get_le<uint16_t>(in, kAnswerVersionAt);
   const uint16_t code = get_le<uint16_t>(in, kAnswerCodeAt);
   if (code > static_cast<uint16_t>(AnswerCode::kRedialing)) return false;

@@ -73,6 +73,9 @@ HelloState read_hello(std::span<const uint8_t> in, Hello* out);
 /// The highest version that both sides know. REQUIRES: read_hello() took it as complete.
 uint16_t common_version(const Hello& hello);
 
+/// Whether the `in` bytes received so far may be the front of an answer.
+bool begins_answer(std::span<const uint8_t> in);
+
 /// Fails: false when this is no answer.
 bool decode(std::span<const uint8_t, kAnswerBytes> in, Answer* out);
 

@@ -22,7 +22,8 @@ Dial::State Dial::advance(lyre_context* context, int64_t now_ns, int64_t deadlin
       return fail(LYRE_E_TIMEDOUT, "no answer to the connection request");
     case Phase::kAwaitAnswer:
       // The last repetition of the SYN may get through just before the deadline.
-      if (now_ns < std::max(deadline_ns, greeted_ns_ + kDialNsMin) || is_hello_acknowledged()) {
+      if (now_ns < std::max(deadline_ns, greeted_ns_ + kDialNsMin) || is_hello_acknowledged() ||
+          stream_.has_ended()) {
         return read_answer();
       }
       // The path may have broken after the handshake.
@@ -82,11 +83,14 @@ Dial::State Dial::read_answer() {
     answer_bytes_.insert(answer_bytes_.end(), bytes.begin(),
                          bytes.begin() + static_cast<ptrdiff_t>(taken));
     stream_.consume(taken);
+    // Another program may send less than an answer, and then wait as well.
+    if (!begins_answer(answer_bytes_)) break;
   }
   if (!stream_.has_read_right()) return ended();
   stream_.release();
   stream_.probe_silence(false);
-  if (!decode(std::span<const uint8_t, kAnswerBytes>(answer_bytes_.data(), kAnswerBytes),
+  if (answer_bytes_.size() < kAnswerBytes ||
+      !decode(std::span<const uint8_t, kAnswerBytes>(answer_bytes_.data(), kAnswerBytes),
               &answer_)) {
     return fail(LYRE_E_INVALID, "what answers there is no Lyre plugin");
   }

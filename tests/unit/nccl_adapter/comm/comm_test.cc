@@ -7,6 +7,7 @@
 
 #include "tests/sim/adapter/lyre_api.h"
 #include "tests/sim/adapter/rdma.h"
+#include "tests/unit/nccl_adapter/idle_transport.h"
 #include "tests/unit/nccl_adapter/support/comms.h"
 
 namespace lyre::nccl_adapter {
@@ -335,6 +336,7 @@ class CommsWithRdma : public Comms {
     rdma_.add_device(0);
     rdma_.add_device(1);
     rdma_.host_of_caller = [] { return g_caller; };
+    rdma_.on_wrong = [this](const std::string& what) { wrong_.push_back(what); };
     adapter_sim::set_rdma(&rdma_);
     here().use(&here_devices_);
     there().use(&there_devices_);
@@ -360,6 +362,7 @@ class CommsWithRdma : public Comms {
     EXPECT_EQ(in, out);
   }
 
+  std::vector<std::string> wrong_;  ///< what the network objected to
   adapter_sim::RdmaNetwork rdma_{adapter_sim::RdmaSettings{}, events_, 1};
   VerbsApi here_api_ = api_on<0>();
   VerbsApi there_api_ = api_on<1>();
@@ -463,24 +466,85 @@ TEST_F(Comms, WhoKnowsNoNonceIsAStranger) {
   EXPECT_TRUE(decision.is_foreign);
 }
 
-// The message is placed, and the sender was told so; but its device waits for the acknowledgement.
-TEST_F(CommsWithRdma, MemoryIsReadNoMoreAfterItsDeregistration) {
-  std::vector<std::string> wrong;
-  rdma_.on_wrong = [&](const std::string& what) { wrong.push_back(what); };
-  std::vector<uint8_t> data(kStripeBytesMin);
-  std::vector<uint8_t> got(kStripeBytesMin);
-  const Registration* registration = sender_->add_registration(data.data(), data.size());
-  rdma_.lose_acknowledgements();
-  Request* sent = nullptr;
-  ASSERT_EQ(sender_->post(data.data(), data.size(), registration, Operation{}, &sent),
-            Result::kSuccess);
-  Request* received = post(*receiver_, got);
-  EXPECT_EQ(finish(*receiver_, received), Result::kSuccess);
-  EXPECT_EQ(finish(*sender_, sent), Result::kSuccess);
-  EXPECT_GT(rdma_.delivered_bytes(), data.size());
-  EXPECT_EQ(sender_->remove_registration(registration), Result::kSuccess);
-  EXPECT_TRUE(wrong.empty()) << wrong.front();
-  EXPECT_EQ(sender_->facts().view.queue_pairs_lost, 1u);
+/// A message is placed, and the sender was told so; but its device waits for the acknowledgement.
+class CommsWithALateAcknowledgement : public CommsWithRdma {
+ protected:
+  void send_and_deregister() {
+    const Registration* registration = sender_->add_registration(data_.data(), data_.size());
+    rdma_.lose_acknowledgements();
+    Request* sent = nullptr;
+    ASSERT_EQ(sender_->post(data_.data(), data_.size(), registration, Operation{}, &sent),
+              Result::kSuccess);
+    Request* received = post(*receiver_, got_);
+    EXPECT_EQ(finish(*receiver_, received), Result::kSuccess);
+    EXPECT_EQ(finish(*sender_, sent), Result::kSuccess);
+    EXPECT_GT(rdma_.delivered_bytes(), data_.size());
+    EXPECT_EQ(sender_->remove_registration(registration), Result::kSuccess);
+    EXPECT_EQ(sender_->facts().view.queue_pairs_lost, 1u);
+  }
+
+  std::vector<uint8_t> data_ = std::vector<uint8_t>(kStripeBytesMin);
+  std::vector<uint8_t> got_ = std::vector<uint8_t>(kStripeBytesMin);
+};
+
+TEST_F(CommsWithALateAcknowledgement, MemoryIsReadNoMoreAfterItsDeregistration) {
+  send_and_deregister();
+  EXPECT_TRUE(wrong_.empty()) << wrong_.front();
+}
+
+// The last user is another comm, which does not know this one's queue pairs.
+TEST_F(CommsWithALateAcknowledgement, MemoryOfSeveralUsersIsReadNoMoreAfterTheLastOne) {
+  Memory* memory = here().take_memory(data_.data(), data_.size());
+  send_and_deregister();
+  here().give_back_memory(memory);
+  EXPECT_TRUE(wrong_.empty()) << wrong_.front();
+}
+
+/// Payload in `region` waits for room.
+class BlockedTransport final : public IdleTransport {
+ public:
+  explicit BlockedTransport(const lyre_region* region) : region_(region) {}
+  bool is_blocked() const override { return true; }
+  bool is_blocked_in(const lyre_region* region) const override { return region == region_; }
+
+ private:
+  const lyre_region* region_;
+};
+
+/// A comm with one stream, which is blocked.
+class BlockedComm final : public Comm {
+ public:
+  BlockedComm(Environment* environment, const lyre_region* region)
+      : Comm(environment, Nonce{5}, Peer{}, 1), requests_(this) {
+    lanes_[0].attach(std::make_unique<BlockedTransport>(region), 1, environment->now_ns());
+  }
+  bool has_stream() const { return lanes_.is_any_up(); }
+
+ private:
+  Request* post_request(void*, uint64_t) override { return nullptr; }
+  RequestTable& requests() override { return requests_; }
+  const RequestTable& requests() const override { return requests_; }
+  bool is_sender() const override { return true; }
+  void describe(nccl_abi::CommView*) const override {}
+  void pump_out() override {}
+  bool take(Lane&, std::span<const uint8_t>) override { return true; }
+
+  RequestTable requests_;
+};
+
+// The last user is another comm, which does not know this one's streams: they must not keep a
+// pointer to the region.
+TEST_F(Comms, AStreamThatIsBlockedInMemoryOfSeveralUsersIsDroppedByEach) {
+  std::vector<uint8_t> data(kZeroCopyBytesMin);
+  Memory* memory = here().take_memory(data.data(), data.size());
+  ASSERT_NE(memory->region, nullptr);
+  BlockedComm comm(&here(), memory->region);
+  const Registration* registration = comm.add_registration(data.data(), data.size());
+  EXPECT_EQ(memory->users, 2u);
+  EXPECT_EQ(comm.remove_registration(registration), Result::kSuccess);
+  EXPECT_FALSE(comm.has_stream());
+  EXPECT_EQ(memory->users, 1u);
+  here().give_back_memory(memory);
 }
 
 }  // namespace

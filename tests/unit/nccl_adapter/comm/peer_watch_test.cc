@@ -9,6 +9,8 @@ namespace {
 
 constexpr PeerWatch::Situation kAlone{
     .is_any_up = false, .is_answer_due = false, .is_awaiting = true};
+constexpr PeerWatch::Situation kUnanswered{
+    .is_any_up = false, .is_answer_due = true, .is_awaiting = true};
 constexpr int64_t kBegin = 100 * kNsPerSecond;
 
 class PeerWatchTest : public ::testing::Test {
@@ -16,6 +18,9 @@ class PeerWatchTest : public ::testing::Test {
   /// Whether it is given up at that moment.
   bool is_away(int64_t after_s, const PeerWatch::Situation& situation = kAlone) {
     return watch_.judge_absence(situation, settings_, kBegin + after_s * kNsPerSecond).has_value();
+  }
+  bool is_answer_late(int64_t after_s, const PeerWatch::Situation& situation = kUnanswered) {
+    return watch_.is_answer_late(situation, settings_, kBegin + after_s * kNsPerSecond);
   }
   Settings settings_{.peer_timeout_s = 30, .resume_s = 10};
   PeerWatch watch_{kBegin};
@@ -97,6 +102,28 @@ TEST_F(PeerWatchTest, TheReasonNamesTheLastTroubleAndTheTime) {
   watch_.note_trouble("the connection ended: reset");
   const auto reset = watch_.judge_absence(kAlone, settings_, kBegin + 15 * kNsPerSecond);
   EXPECT_EQ(reset, "the connection ended: reset; given up after 15 s without it");
+}
+
+TEST_F(PeerWatchTest, AnAnswerIsLateAfterThePeersTimeoutAndThatIsSaidOnce) {
+  EXPECT_FALSE(is_answer_late(0));
+  EXPECT_FALSE(is_answer_late(30));
+  EXPECT_TRUE(is_answer_late(31));
+  EXPECT_FALSE(is_answer_late(1000));
+}
+
+TEST_F(PeerWatchTest, ASessionEndsTheWaitForAnAnswer) {
+  EXPECT_FALSE(is_answer_late(0));
+  EXPECT_TRUE(is_answer_late(31));
+  EXPECT_FALSE(is_answer_late(32, {.is_any_up = true, .is_awaiting = true}));
+  EXPECT_FALSE(is_answer_late(33));
+  EXPECT_TRUE(is_answer_late(64));
+}
+
+TEST_F(PeerWatchTest, NoAnswerIsLateThatNothingWaitsFor) {
+  EXPECT_FALSE(is_answer_late(0));
+  EXPECT_FALSE(is_answer_late(100, {.is_answer_due = true, .is_awaiting = false}));
+  EXPECT_FALSE(is_answer_late(200, {.is_answer_due = false, .is_awaiting = true}));
+  EXPECT_FALSE(is_answer_late(201));
 }
 
 }  // namespace

@@ -6,9 +6,11 @@
 #include <array>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "nccl_adapter/limits.h"
+#include "nccl_adapter/observe/log.h"
 #include "tests/sim/adapter/lyre_api.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
 
@@ -49,6 +51,15 @@ class Instances : public TwoHosts {
       return sender_ != nullptr && receiver_ != nullptr;
     }));
     receives_->close_listen(listening);
+  }
+  /// Only the receiver's process runs.
+  bool receiver_works_until(const std::function<bool()>& condition, int64_t within_ns) {
+    return until([&] { return receives_->progress() != Result::kSuccess || condition(); },
+                 within_ns);
+  }
+  void lose_the_receivers_daemon() {
+    network_.kill_daemon(1);
+    ASSERT_TRUE(receiver_works_until([&] { return !receives_->is_attached(); }, kSecond));
   }
   HandleBytes handle() { return handle_; }
   Request* post(Comm* comm) {
@@ -149,18 +160,51 @@ TEST_F(Instances, ResumesItsCommsWithADaemonThatCameBack) {
 TEST_F(Instances, WaitsForAStoppedSenderAfterItsOwnDaemonCameBack) {
   connect();
   Request* receive = post(receiver_);
-  const auto receiver_works_until = [&](const std::function<bool()>& condition, int64_t within_ns) {
-    return until([&] { return receives_->progress() != Result::kSuccess || condition(); },
-                 within_ns);
-  };
-  network_.kill_daemon(1);
-  ASSERT_TRUE(receiver_works_until([&] { return !receives_->is_attached(); }, kSecond));
+  ASSERT_NO_FATAL_FAILURE(lose_the_receivers_daemon());
   network_.start_daemon(1);
-  EXPECT_FALSE(receiver_works_until([&] { return receiver_->has_failed(); }, 20 * kSecond))
+  set_logger(nullptr);
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(receiver_works_until([&] { return receiver_->has_failed(); }, 100 * kSecond))
       << receiver_->failure().why;
+  const std::string lines = ::testing::internal::GetCapturedStderr();
+  const size_t at = lines.find("still waiting for ");
+  EXPECT_NE(at, std::string::npos);
+  EXPECT_EQ(at, lines.rfind("still waiting for ")) << "once";
   Request* send = post(sender_);
   EXPECT_TRUE(works_until([&] { return is_done(receive); }));
   EXPECT_TRUE(works_until([&] { return is_done(send); }));
+}
+
+// The sender's process ended while the receiver's daemon was away, so its end was not seen.
+TEST_F(Instances, DoesNotWaitForAProgramThatHasTheSendersPortAndIsNoPlugin) {
+  connect();
+  post(receiver_);
+  ASSERT_NO_FATAL_FAILURE(lose_the_receivers_daemon());
+  lyre_addr local{};
+  local.port = sends_->listen_port();
+  network_.kill_client(sends_->context());
+  const lyre_options options{
+      .struct_bytes = sizeof options, .socket_path = "sim/0", .label = nullptr, .arena_bytes = 0};
+  lyre_context* other = nullptr;
+  ASSERT_EQ(lyre_context_open(&options, &other), 0);
+  lyre_listener* listener = nullptr;
+  ASSERT_EQ(lyre_listen(other, &local, 8, &listener), 0);
+  network_.start_daemon(1);
+  std::vector<Stream> accepted;
+  const std::vector<uint8_t> greeting = {'2', '2', '0', ' ', 'h', 'i'};
+  const auto greet = [&] {
+    lyre_session* session = nullptr;
+    while (lyre_accept(listener, &session) == 0) {
+      accepted.emplace_back(session).send_small(greeting);
+    }
+    return receiver_->has_failed();
+  };
+  EXPECT_TRUE(receiver_works_until(greet, 60 * kSecond));
+  EXPECT_TRUE(receiver_->has_failed());
+  EXPECT_EQ(accepted.size(), 1u);
+  accepted.clear();
+  lyre_close_listener(listener);
+  lyre_context_close(other);
 }
 
 // What is due by the clock waits for a call that finds no event, but not for ever.

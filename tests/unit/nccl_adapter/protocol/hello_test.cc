@@ -129,5 +129,16 @@ TEST(Answer, AnythingElseIsRefused) {
   EXPECT_FALSE(decode(buffer, &out));
 }
 
+TEST(Answer, TheFirstWrongByteTellsThatItIsNone) {
+  for (size_t i = 0; i < 8; ++i) {
+    std::array<uint8_t, kAnswerBytes> buffer;
+    encode(Answer{}, buffer);
+    buffer[i] ^= 0x20;
+    EXPECT_TRUE(begins_answer(std::span(buffer).first(i)));
+    EXPECT_FALSE(begins_answer(std::span(buffer).first(i + 1)));
+    EXPECT_FALSE(begins_answer(buffer));
+  }
+}
+
 }  // namespace
 }  // namespace lyre::nccl_adapter
