@@ -36,6 +36,13 @@ int map_segment(int descriptor, uint64_t stats_bytes, Mapping& out) {
   return 0;
 }
 
+/// The daemon seals its segment. A file of another process may shrink, which is SIGBUS for its
+/// readers, or be one whose pages never come.
+bool is_sealed(int descriptor) {
+  const int seals = ::fcntl(descriptor, F_GET_SEALS);
+  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
+}
+
 }  // namespace
 
 int map_stats_segment(const char* socket_path, Mapping& out) {
@@ -43,6 +50,9 @@ int map_stats_segment(const char* socket_path, Mapping& out) {
   uint64_t stats_bytes = 0;
   const char* path = socket_path_or_default(socket_path);
   if (const int code = ask_info(path, descriptor, stats_bytes); code != 0) return code;
+  if (!is_sealed(descriptor.get())) {
+    return fail(LYRE_E_VERSION, "the daemon's stats segment is not a sealed memfd");
+  }
   return map_segment(descriptor.get(), stats_bytes, out);
 }
 

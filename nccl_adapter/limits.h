@@ -223,6 +223,8 @@ inline constexpr int64_t kResumeMarginNs = 2'000'000'000;
 
 /// RDMA devices are looked for no more often than this.
 inline constexpr int64_t kVerbsLookNs = 100'000'000;
+/// One that cannot be used is opened again no earlier than this: that takes some milliseconds.
+inline constexpr int64_t kVerbsRefusedNs = 2'000'000'000;
 /// After how long a device sends again what is not acknowledged: 4.096 us * 2^14, 67 ms. It does so
 /// seven times, so that a silent path is given up after about half a second.
 inline constexpr int64_t kVerbsTimeout = 14;
@@ -243,6 +245,12 @@ inline constexpr int64_t kOfferNsMin = 100'000'000;
 inline constexpr int64_t kOfferAnswerNs = 1'000'000'000;
 inline constexpr int64_t kOfferNsMax = 80'000'000'000;
 inline constexpr int64_t kQueuePairProvenNs = 10'000'000'000;
+/// A receiver that waits for data repeats that it lost a queue pair after this long.
+inline constexpr int64_t kDeclineAgainNs = 1'000'000'000;
+/// Connecting a queue pair may block for a second while the kernel resolves an address. Where it
+/// failed, no comm tries the same path again before this long, then twice that, up to kOfferNsMax.
+inline constexpr int64_t kFailedPathNsMin = 2'000'000'000;
+inline constexpr size_t kFailedPathsMax = 1024;
 
 /// Closed receiving comms whose result is kept for a peer that dials again.
 inline constexpr size_t kDepartedMax = 4096;

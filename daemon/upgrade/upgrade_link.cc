@@ -103,7 +103,11 @@ Result<UpgradeMessage> UpgradeLink::receive(Nanos timeout) const {
   message.msg_iovlen = std::size(parts);
   message.msg_control = control;
   message.msg_controllen = sizeof control;
-  const ssize_t count = ::recvmsg(fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  ssize_t count = ::recvmsg(fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  // A process that ended without reading all: the error comes before what it sent, such as why.
+  if (count < 0 && errno == ECONNRESET) {
+    count = ::recvmsg(fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  }
   if (count == 0 || (count < 0 && errno == ECONNRESET)) return gone();
   if (count < 0) return errno_error("cannot receive from the other process");
   collect(message, out.descriptors);

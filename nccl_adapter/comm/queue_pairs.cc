@@ -68,10 +68,11 @@ void QueuePairs::grow(size_t count) {
   }
 }
 
+bool QueuePairs::carries(const Lane& lane) { return lane.is_up() && queue_pair(lane)->is_proven(); }
+
 size_t QueuePairs::carrying() const {
-  return static_cast<size_t>(std::count_if(places_.begin(), places_.end(), [&](const auto& place) {
-    return place->lane.is_up() && queue_pair(place->lane)->is_proven();
-  }));
+  return static_cast<size_t>(
+      std::count_if(lanes_.begin(), lanes_.end(), [](const Lane* lane) { return carries(*lane); }));
 }
 
 bool QueuePairs::writes(const Lane& lane, const Chunk& chunk) const {
@@ -269,7 +270,9 @@ bool QueuePairs::on_accept(const FrameHeader& header, std::span<const uint8_t> p
   if (header.offset != named->incarnation || named->made == nullptr) return true;  // late
   std::unique_ptr<QueuePair> made = std::move(named->made);
   std::string why = made->why();
-  if (made->has_failed() || !made->connect(terms, &why)) {
+  VerbsDevices& verbs = *ground_.environment->verbs();
+  const int64_t now_ns = ground_.environment->now_ns();
+  if (made->has_failed() || !verbs.connect(*made, terms, now_ns, &why)) {
     note_none(*named, why);
     say_decline(over, header.message, header.offset, why);
     return true;
@@ -327,8 +330,8 @@ bool QueuePairs::on_offer(const FrameHeader& header, std::span<const uint8_t> pa
 
 // A receive that none is told of is sent in frames: so is what is small, or not registered.
 size_t QueuePairs::expose(const Lane& lane, const RequestTable& receives, std::span<uint8_t> out) {
-  QueuePair* over = lane.is_up() ? queue_pair(lane) : nullptr;
-  if (over == nullptr || !over->is_proven() || over->is_blocked()) return 0;
+  QueuePair* over = carries(lane) ? queue_pair(lane) : nullptr;
+  if (over == nullptr || over->is_blocked()) return 0;
   Places& places = over->places();
   if (!places.are_used()) return 0;
   size_t bytes = 0;
@@ -349,7 +352,8 @@ size_t QueuePairs::expose(const Lane& lane, const RequestTable& receives, std::s
 std::unique_ptr<QueuePair> QueuePairs::answer(const Place& place, const QueuePairTerms& terms,
                                               std::string* why) const {
   VerbsDevices* verbs = ground_.environment->verbs();
-  if (verbs != nullptr) verbs->look(ground_.environment->now_ns());
+  const int64_t now_ns = ground_.environment->now_ns();
+  if (verbs != nullptr) verbs->look(now_ns);
   std::vector<VerbsPlace> from;
   if (verbs != nullptr) from = verbs->places(terms.gid);
   if (from.empty()) {
@@ -360,7 +364,22 @@ std::unique_ptr<QueuePair> QueuePairs::answer(const Place& place, const QueuePai
   const auto closest = static_cast<size_t>(std::count_if(
       from.begin(), from.end(), [&](const auto& one) { return bits(one) == bits(from.front()); }));
   auto made = QueuePair::make(from[place.lane.index % closest], use(place, true), why);
-  return made != nullptr && made->connect(terms, why) ? std::move(made) : nullptr;
+  const bool is_connected = made != nullptr && verbs->connect(*made, terms, now_ns, why);
+  return is_connected ? std::move(made) : nullptr;
+}
+
+void QueuePairs::decline_again(int64_t now_ns) {
+  if (is_closed_ || now_ns - declined_again_ns_ < kDeclineAgainNs) return;
+  Lane* over = ground_.streams->for_queue_pairs(now_ns);
+  if (over == nullptr) return;
+  declined_again_ns_ = now_ns;
+  for (const auto& place : places_) {
+    const Lane& lane = place->lane;
+    const bool is_lost = lane.attached > 0 && lane.incarnation == place->incarnation;
+    if (is_lost && !lane.is_up()) {
+      say_decline(*over, lane.index, lane.incarnation, "it lost the queue pair");
+    }
+  }
 }
 
 }  // namespace lyre::nccl_adapter

@@ -38,6 +38,8 @@ class QueuePairs {
   const std::vector<Lane*>& lanes() const { return lanes_; }
   /// How many carry data.
   size_t carrying() const;
+  /// The lane, one of these, carries data.
+  static bool carries(const Lane& lane);
   /// One that has room for the chunk, the emptiest. nullptr: none has.
   Lane* choose(const Chunk& chunk) const;
   /// `lane`, one of these, would write the chunk's payload to where its receive is.
@@ -70,6 +72,10 @@ class QueuePairs {
   /// The receiver's: writes frames to `out` that expose receives to the sender on that lane, those
   /// that were posted since the last call. Returns their bytes. REQUIRES: room for all receives.
   size_t expose(const Lane& lane, const RequestTable& receives, std::span<uint8_t> out);
+  /// The receiver's: declines again what it accepted and lost, every kDeclineAgainNs. The stream
+  /// that took the first decline may have been lost with it, and a sender without credit does not
+  /// notice otherwise.
+  void decline_again(int64_t now_ns);
 
  private:
   /// A lane, and what is offered for it.
@@ -101,6 +107,7 @@ class QueuePairs {
   Ground ground_;
   Nonce id_;
   bool is_closed_ = false;
+  int64_t declined_again_ns_ = 0;
   std::vector<std::unique_ptr<Place>> places_;
   std::vector<Lane*> lanes_;  ///< of those
   std::string trouble_;

@@ -153,7 +153,9 @@ void RecvComm::refuse_large_message() {
 }
 
 Lane* RecvComm::choose_lane() {
-  if (heard_queue_pair_ != nullptr && heard_queue_pair_->is_up()) return heard_queue_pair_;
+  const bool has_queue_pair =
+      heard_queue_pair_ != nullptr && QueuePairs::carries(*heard_queue_pair_);
+  if (has_queue_pair) return heard_queue_pair_;
   Lane* stalled = nullptr;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = lanes_[(heard_lane_ + i) % lanes_.size()];
@@ -223,6 +225,7 @@ void RecvComm::watch(int64_t now_ns) {
   if (!queue_.has_news()) news_ns_ = now_ns;
   if (now_ns - news_ns_ >= kGrantWaitNs) must_tell_ = true;
   tell_again(now_ns);
+  if (requests().active() > 0) queue_pairs_.decline_again(now_ns);
   if (must_tell_) pump_out();
 }
 

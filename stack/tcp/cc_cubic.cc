@@ -18,8 +18,11 @@ void start_epoch(Congestion& cc, Nanos now) {
   const double cwnd = cc.cwnd_bytes;
   cubic.epoch_start = now;
   cubic.w_est = cwnd;
-  cubic.w_max = std::max(cubic.w_max, cwnd);
-  cubic.k_seconds = std::cbrt((cubic.w_max - cwnd) / (kC * cc.mss_bytes));  // RFC 9438 figure 2
+  // RFC 9438 4.8, and 4.10 after slow start without a loss: the curve starts flat at the window.
+  if (cubic.w_max == 0) cubic.w_max = cwnd;
+  // RFC 9438 figure 2. Negative beyond w_max: after a time without demand the window continues at
+  // its place on the curve (5.8).
+  cubic.k_seconds = std::cbrt((cubic.w_max - cwnd) / (kC * cc.mss_bytes));
 }
 
 double window_at(const Congestion& cc, double at_seconds) {
@@ -55,17 +58,16 @@ void grow(Congestion& cc, const CongestionAck& ack, Nanos now) {
   cc.cwnd_bytes = static_cast<uint32_t>(grown);
 }
 
-uint32_t ssthresh_bytes(Congestion& cc, uint32_t in_flight_bytes) {
+uint32_t ssthresh_bytes(Congestion& cc) {
   CubicState& cubic = *cc.cubic();
   const double cwnd = cc.cwnd_bytes;
   // RFC 9438 4.7: a second loss below the last maximum releases bandwidth to new flows.
   cubic.w_max = cwnd < cubic.w_max ? cwnd * (1 + kBeta) / 2 : cwnd;
   cubic.cwnd_prior = cwnd;
   cubic.epoch_start = kNever;
-  // RFC 9438 4.6: computed from the bytes in flight, because the window may be larger than what the
-  // application used.
-  const double flight = in_flight_bytes * kBeta;
-  return std::max(static_cast<uint32_t>(flight), 2 * cc.mss_bytes);
+  // RFC 9438 4.6 permits cwnd instead of FlightSize where a window that is not used does not grow
+  // (CongestionAck::is_cwnd_limited). At the end of a burst FlightSize is its last segments only.
+  return std::max(static_cast<uint32_t>(cwnd * kBeta), 2 * cc.mss_bytes);
 }
 
 }  // namespace lyre::tcp::cubic

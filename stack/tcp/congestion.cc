@@ -14,7 +14,7 @@ uint32_t reduced_ssthresh(Congestion& cc, uint32_t flight_size_bytes) {
     case CongestionAlgorithm::kDctcp:  // RFC 8257 3.4: halved on a loss
       return newreno::ssthresh_bytes(cc, in_flight_bytes);
     case CongestionAlgorithm::kCubic:
-      return cubic::ssthresh_bytes(cc, in_flight_bytes);
+      return cubic::ssthresh_bytes(cc);
   }
   return 2 * cc.mss_bytes;
 }

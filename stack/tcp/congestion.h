@@ -104,7 +104,8 @@ void congestion_start(Congestion& cc, CongestionAlgorithm algorithm, uint32_t ms
 void congestion_start_data(Congestion& cc, SeqNum nxt);
 /// Grows the window.
 void congestion_on_ack(Congestion& cc, const CongestionAck& ack, Nanos now);
-/// ACKs revealed a loss: sets ssthresh. PRR then reduces the window.
+/// ACKs revealed a loss: sets ssthresh. PRR then reduces the window. `in_flight_bytes`, FlightSize,
+/// limits what RFC 5681 halves; CUBIC does not use it.
 void congestion_on_loss(Congestion& cc, uint32_t in_flight_bytes);
 /// DCTCP's measurement; does nothing for the other algorithms.
 void congestion_note_ecn(Congestion& cc, const EcnAck& ack);
@@ -131,7 +132,7 @@ uint32_t ssthresh_bytes(const Congestion& cc, uint32_t in_flight_bytes);
 namespace cubic {
 inline constexpr CongestionTraits kTraits{.without_ecn = CongestionAlgorithm::kCubic};
 void grow(Congestion& cc, const CongestionAck& ack, Nanos now);
-uint32_t ssthresh_bytes(Congestion& cc, uint32_t in_flight_bytes);
+uint32_t ssthresh_bytes(Congestion& cc);
 }  // namespace cubic
 namespace hystart {
 /// The growth in slow start for this ACK. It may end slow start by setting ssthresh.

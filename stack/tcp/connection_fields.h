@@ -70,6 +70,31 @@ void list_block(Fields& fields, T& block) {
   fields.seq(block.end);
 }
 
+/// Flags of one bit, to which no reference can be had.
+template <typename Fields, typename T>
+void list_receive_bits(Fields& fields, T& rcv) {
+  bool ack_now = rcv.ack_now;
+  bool has_fin = rcv.has_fin;
+  bool has_dsack = rcv.has_dsack;
+  bool was_refused = rcv.was_refused;
+  bool is_told_closed = rcv.is_told_closed;
+  bool saw_short_round = rcv.saw_short_round;
+  fields.flag(ack_now);
+  fields.flag(has_fin);
+  fields.flag(has_dsack);
+  fields.flag(was_refused);
+  fields.flag(is_told_closed);
+  fields.flag(saw_short_round);
+  if constexpr (!std::is_const_v<T>) {
+    rcv.ack_now = ack_now;
+    rcv.has_fin = has_fin;
+    rcv.has_dsack = has_dsack;
+    rcv.was_refused = was_refused;
+    rcv.is_told_closed = is_told_closed;
+    rcv.saw_short_round = saw_short_round;
+  }
+}
+
 template <typename Fields, typename T>
 void list_receive_state(Fields& fields, T& rcv) {
   fields.seq(rcv.nxt);
@@ -90,12 +115,7 @@ void list_receive_state(Fields& fields, T& rcv) {
   fields.number(rcv.quick_acks);
   fields.number(rcv.dup_acks_owed);
   fields.number(rcv.sack_count, uint8_t{0}, uint8_t{wire::kSackBlocksMax});
-  fields.flag(rcv.ack_now);
-  fields.flag(rcv.has_fin);
-  fields.flag(rcv.has_dsack);
-  fields.flag(rcv.was_refused);
-  fields.flag(rcv.is_told_closed);
-  fields.flag(rcv.saw_short_round);
+  list_receive_bits(fields, rcv);
   fields.seq(rcv.fin_seq);
   fields.seq(rcv.irs);
   list_block(fields, rcv.dsack);
@@ -119,7 +139,7 @@ void list_send_state(Fields& fields, T& snd) {
   fields.flag(snd.fin_queued);
   fields.flag(snd.is_cwnd_limited);
   fields.time(snd.mss_reduced_at);
-  fields.one_of(snd.path_test, PathTest::kFull);
+  fields.one_of(snd.path_test, PathTest::kFullLost);
   fields.flag(snd.must_retransmit);
   fields.flag(snd.probe_pending);
   fields.flag(snd.is_window_closed);

@@ -261,7 +261,7 @@ void ConnectionRecords::open_closed(ConnId conn) {
 
 bool ConnectionRecords::restore_text(ConnId conn, const ReceivedText& text) {
   ReceiveState& rcv = core_.connections[conn].rcv;
-  const SeqNum text_end = ReceiveQueue(core_.runs, rcv).text_end();
+  const SeqNum text_end = queue_of(core_, core_.connections[conn]).text_end();
   if (!fits(core_, rcv, text_end, text)) return false;
   const uint32_t index = core_.runs.take();
   if (index == kNoNode) return false;
@@ -273,7 +273,11 @@ bool ConnectionRecords::restore_text(ConnId conn, const ReceivedText& text) {
                        .prev = rcv.run_tail};
   (rcv.run_tail == kNoNode ? rcv.run_head : core_.runs[rcv.run_tail].next) = index;
   rcv.run_tail = index;
-  if (text.start.after(text_end) && rcv.gap_head == kNoNode) rcv.gap_head = index;
+  if (text.start.after(text_end)) {
+    const uint32_t left = rcv.gap_head == kNoNode ? kNoNode : core_.runs[index].prev;
+    run_index(core_, core_.connections[conn]).insert_after(left, index);
+    if (left == kNoNode) rcv.gap_head = index;
+  }
   rcv.charged_bytes += text.charge_bytes;
   return true;
 }

@@ -3,6 +3,7 @@
 #include "stack/base/rng.h"
 #include "stack/base/siphash.h"
 #include "stack/tcp/connection.h"
+#include "stack/tcp/receive_queue.h"
 
 namespace lyre::tcp {
 
@@ -29,6 +30,14 @@ struct Core {
   Slab<ReceivedRun> runs;
   Slab<UndoState> undos;  ///< at most one a connection, so the slab never runs out
 };
+
+/// The runs behind the first gap of `c`.
+inline RunIndex run_index(Core& core, Connection& c) {
+  return {core.runs, c.rcv.gap_root, core.isn_key.k1};
+}
+inline ReceiveQueue queue_of(Core& core, Connection& c) {
+  return {core.runs, c.rcv, core.isn_key.k1};
+}
 
 /// Whether the steps of RFC 9293 3.10.7 continue after this one.
 enum class Verdict : uint8_t { kGoOn, kDone };

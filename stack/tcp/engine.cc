@@ -247,7 +247,7 @@ uint32_t Engine::segment_payload_bytes(ConnId conn) const {
   return full_payload_bytes(impl_->at(conn));
 }
 
-ReceiveQueue Engine::receive_queue(ConnId conn) { return {impl_->core.runs, impl_->at(conn).rcv}; }
+ReceiveQueue Engine::receive_queue(ConnId conn) { return queue_of(impl_->core, impl_->at(conn)); }
 
 void Engine::release(ConnId conn) {
   Connection& c = impl_->at(conn);
@@ -344,7 +344,7 @@ ConnectionRecords Engine::records() { return ConnectionRecords(impl_->core); }
 void Engine::check_invariants(ConnId conn) const {
   Connection& c = impl_->at(conn);
   check_connection(impl_->core, c);
-  const ReceiveQueue queue(impl_->core.runs, c.rcv);
+  const ReceiveQueue queue = queue_of(impl_->core, c);
   queue.check_invariants(queue.text_end());
 }
 

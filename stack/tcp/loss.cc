@@ -306,6 +306,7 @@ void on_timeout(Core& core, Connection& c, Nanos now) {
   if (is_one_of(c.state, kOpening)) recovery.syn_retransmitted = true;
   suspect_black_hole(c, now);
   if (is_first) remember_before_reduction(core, c);
+  if (follows_prr(c)) c.cc.cwnd_bytes = c.cc.ssthresh_bytes;  // which PRR was to reach
   congestion_on_timeout(c.cc, c.snd.nxt.since(c.snd.una), is_first);
   board.mark_all_lost();
   recovery.phase = RecoveryPhase::kTimeoutRecovery;

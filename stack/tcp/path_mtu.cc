@@ -43,17 +43,21 @@ uint32_t small_payload_bytes(const Connection& c) {
   return full_payload_bytes(c) - (c.snd.mss_bytes - mss_everywhere(c.tuple.remote.address));
 }
 
+/// Segments have their full size in the states that end here.
+void end_test(SendState& snd) {
+  snd.path_test = PathTest::kNone;
+  snd.mss_reduced_at = kNever;
+}
+
 /// An answer to a test. An ACK of more than the small segment is for large ones that had arrived,
 /// or have now.
 void conclude_test(Connection& c, uint32_t acked_bytes) {
   SendState& snd = c.snd;
-  if (snd.path_test == PathTest::kSmall) {
-    snd.path_test = acked_bytes > full_payload_bytes(c) ? PathTest::kNone : PathTest::kFull;
-    snd.mss_reduced_at = kNever;
-    set_mss(c, snd.mss_full_bytes);
-  } else if (acked_bytes >= full_payload_bytes(c)) {
-    snd.path_test = PathTest::kNone;
-  }
+  const uint32_t tested = full_payload_bytes(c);
+  const bool was_small = snd.path_test == PathTest::kSmall;
+  if (was_small) set_mss(c, snd.mss_full_bytes);
+  if (was_small ? acked_bytes > tested : acked_bytes >= tested) return end_test(snd);
+  snd.path_test = PathTest::kFull;  // also after kFullLost: the losses were not in a row
 }
 
 }  // namespace
@@ -88,17 +92,22 @@ void suspect_black_hole(Connection& c, Nanos now) {
   // What a peer has no room for was not lost.
   if (is_one_of(c.state, kOpening) || c.is_window_withdrawn()) return;
   if (snd.path_test == PathTest::kSmall) {  // the small segment was lost as well
-    snd.path_test = PathTest::kNone;
-    snd.mss_reduced_at = kNever;
+    end_test(snd);
     c.changes.add(Change::kPathMtu);
     snd.mss_bytes = snd.mss_full_bytes;  // cwnd counts small segments until one is acknowledged
     return;
   }
   const uint16_t everywhere = mss_everywhere(c.tuple.remote.address);
   const uint8_t losses = static_cast<uint8_t>(c.recovery.backoff + 1);
-  const bool is_confirmed = snd.path_test == PathTest::kFull;
-  if (!is_confirmed && losses % kLossesPerTest != 0) return;
+  const bool is_testing = snd.path_test != PathTest::kNone;
+  if (is_testing && now - snd.mss_reduced_at >= kReducedLife) end_test(snd);
+  if (snd.path_test == PathTest::kNone && losses % kLossesPerTest != 0) return;
   if (snd.mss_bytes <= everywhere || snd.nxt.since(snd.una) <= small_payload_bytes(c)) return;
+  if (snd.path_test == PathTest::kFull) {  // maybe an ordinary loss
+    snd.path_test = PathTest::kFullLost;
+    return;
+  }
+  const bool is_confirmed = snd.path_test == PathTest::kFullLost;
   snd.path_test = is_confirmed ? PathTest::kNone : PathTest::kSmall;
   snd.mss_reduced_at = now;
   set_mss(c, everywhere);

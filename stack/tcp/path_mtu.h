@@ -8,8 +8,8 @@ namespace lyre::tcp {
 /// middleboxes drop ICMP, so a segment that is lost repeatedly is retried with a smaller size (RFC
 /// 4821 7.7, RFC 8899 4.3). That the small one arrives does not tell a path that drops large ones
 /// from one that was away for a moment, or a peer that was: so the full size is tried once more,
-/// and the small one is kept only if that is lost again. After some time a larger size is tried
-/// again.
+/// and the small one is kept only if the full one is lost twice in a row. After some time a larger
+/// size is tried again, and a test without a result ends.
 
 /// The MSS that every path carries to `peer`; also the MSS of a peer that sends no option (RFC 9293
 /// 3.7.1).

@@ -1,7 +1,6 @@
 #include "stack/tcp/receive.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "stack/tcp/closing.h"
 #include "stack/tcp/ecn.h"
@@ -25,25 +24,16 @@ struct NewText {
   bool is_empty() const { return !start.before(end); }
 };
 
-/// A peer chooses where its segments lie, so the search for their place among those behind the
-/// first gap has a bound (CVE-2018-5390). Retransmissions close the first gap, and reordered
-/// segments come soon after those that overtook them: both are near an end.
-constexpr int kSearchedFromEachEnd = 64;
-
-/// The run after which bytes at `start` are inserted: the last one that begins at or before it.
-/// Empty: it is far from both ends.
-std::optional<uint32_t> find_predecessor(const Core& core, const Connection& c, SeqNum start) {
+/// The run after which bytes at `start` are inserted: the last one that begins at or before it. A
+/// peer chooses where its segments lie, and leaves thousands of gaps when many are lost at once, so
+/// every place behind the first gap is found in O(log n) steps (CVE-2018-5390).
+uint32_t find_predecessor(Core& core, Connection& c, SeqNum start) {
   const ReceiveState& rcv = c.rcv;
   if (rcv.gap_head == kNoNode) return rcv.run_tail;
-  uint32_t front = rcv.gap_head;
-  uint32_t back = rcv.run_tail;
-  for (int i = 0; i < kSearchedFromEachEnd; ++i) {
-    if (core.runs[front].start.after(start)) return core.runs[front].prev;
-    if (!core.runs[back].start.after(start)) return back;
-    front = core.runs[front].next;
-    back = core.runs[back].prev;
-  }
-  return std::nullopt;
+  if (!core.runs[rcv.run_tail].start.after(start)) return rcv.run_tail;  // new text: most are
+  const uint32_t successor = run_index(core, c).find_first(
+      [start](const ReceivedRun& run) { return run.start.after(start); });
+  return core.runs[successor].prev;
 }
 
 /// A segment is compared with so many runs that hold its first bytes, and replaces at most so many.
@@ -77,12 +67,9 @@ uint32_t find_end_of_replaced(const Core& core, uint32_t next, const NewText& te
 
 /// Bytes that were stored first are kept. Exception: runs that lie completely inside the segment
 /// are replaced, so that one segment that fills several gaps is stored, and acknowledged, as one.
-/// Empty: there is no room for it, see find_predecessor() and skip_held_front().
-std::optional<NewText> trim_to_gap(const Core& core, const Connection& c, SeqNum start,
-                                   SeqNum end) {
-  const std::optional<uint32_t> predecessor = find_predecessor(core, c, start);
-  if (!predecessor) return std::nullopt;
-  NewText text{.start = start, .end = end, .after = *predecessor};
+/// Empty: it would be compared with too many of them, see skip_held_front().
+std::optional<NewText> trim_to_gap(Core& core, Connection& c, SeqNum start, SeqNum end) {
+  NewText text{.start = start, .end = end, .after = find_predecessor(core, c, start)};
   const uint32_t next = text.after == kNoNode ? c.rcv.run_head : core.runs[text.after].next;
   if (text.after != kNoNode) text.start = latest(text.start, core.runs[text.after].end());
   const std::optional<uint32_t> behind = skip_held_front(core, next, text);
@@ -109,6 +96,7 @@ void supersede(Core& core, Connection& c, const NewText& text, Effects& effects)
   while (index != text.before) {
     ReceivedRun& run = core.runs[index];
     const uint32_t next = run.next;
+    run_index(core, c).erase(index);  // it begins after `text.start`, so it was behind the gap
     note_duplicate(c, run.start, run.end());
     rcv.charged_bytes -= std::min(rcv.charged_bytes, run.charge_bytes);
     if (rcv.gap_head == index) rcv.gap_head = text.before;
@@ -137,6 +125,14 @@ std::optional<Drop> refuse(const Core& core, const Connection& c, const SegmentI
   return is_too_much ? std::optional(Drop::kRxBudget) : std::nullopt;
 }
 
+/// The run `index` is behind the first gap.
+void add_behind_gap(Core& core, Connection& c, uint32_t index) {
+  const ReceivedRun& run = core.runs[index];
+  const bool is_first = run.prev == kNoNode || !core.runs[run.prev].start.after(c.rcv.nxt);
+  run_index(core, c).insert_after(is_first ? kNoNode : run.prev, index);
+  if (is_first) c.rcv.gap_head = index;
+}
+
 void keep(Core& core, Connection& c, const SegmentIn& segment, const NewText& text,
           Effects& effects) {
   supersede(core, c, text, effects);
@@ -152,16 +148,13 @@ void keep(Core& core, Connection& c, const SegmentIn& segment, const NewText& te
   note_payload_ratio(c, run.length, segment.charge_bytes);
   effects.payload_kept = true;
   effects.kept_run = index;
-  if (text.start != c.rcv.nxt) {
-    if (c.rcv.gap_head == kNoNode || core.runs[c.rcv.gap_head].start.after(text.start)) {
-      c.rcv.gap_head = index;
-    }
-    return;
-  }
-  if (std::exchange(c.rcv.was_refused, false)) ack_at_once(c, effects);  // it waits for room
+  if (text.start != c.rcv.nxt) return add_behind_gap(core, c, index);
+  if (c.rcv.was_refused) ack_at_once(c, effects);  // it waits for room
+  c.rcv.was_refused = false;
   SeqNum nxt = text.end;
   uint32_t gap = run.next;
   while (gap != kNoNode && core.runs[gap].start == nxt) {
+    run_index(core, c).erase(gap);
     nxt = core.runs[gap].end();
     gap = core.runs[gap].next;
   }

@@ -9,6 +9,9 @@ namespace lyre::tcp {
 /// The charge goes with a payload that no reader was given.
 PayloadHandle ReceiveQueue::remove_unread(uint32_t index) {
   const ReceivedRun& run = runs_[index];
+  const bool is_behind_gap =
+      rcv_.gap_head != kNoNode && run.start.at_or_after(runs_[rcv_.gap_head].start);
+  if (is_behind_gap) RunIndex(runs_, rcv_.gap_root, seed_).erase(index);
   (run.prev == kNoNode ? rcv_.run_head : runs_[run.prev].next) = run.next;
   (run.next == kNoNode ? rcv_.run_tail : runs_[run.next].prev) = run.prev;
   if (rcv_.gap_head == index) rcv_.gap_head = run.next;
@@ -61,6 +64,21 @@ void ReceiveQueue::join(uint32_t kept_run) {
   remove_unread(kept_run);
 }
 
+/// The index has all runs behind the first gap, each below its parent.
+void ReceiveQueue::check_index() const {
+  LYRE_CHECK((rcv_.gap_root == kNoNode) == (rcv_.gap_head == kNoNode));
+  for (uint32_t i = rcv_.gap_head; i != kNoNode; i = runs_[i].next) {
+    const ReceivedRun& run = runs_[i];
+    LYRE_CHECK(run.parent == kNoNode ? rcv_.gap_root == i
+                                     : runs_[run.parent].left == i || runs_[run.parent].right == i);
+    for (const uint32_t child : {run.left, run.right}) {
+      if (child == kNoNode) continue;
+      LYRE_CHECK(runs_.is_taken(child) && runs_[child].parent == i);
+      LYRE_CHECK((child == run.left) == runs_[child].start.before(run.start));
+    }
+  }
+}
+
 void ReceiveQueue::check_invariants(SeqNum text_end) const {
   uint64_t charged = 0;
   uint32_t prev = kNoNode;
@@ -78,6 +96,7 @@ void ReceiveQueue::check_invariants(SeqNum text_end) const {
   LYRE_CHECK(rcv_.run_tail == prev);
   LYRE_CHECK(rcv_.gap_head == first_gap);
   LYRE_CHECK(charged <= rcv_.charged_bytes);
+  check_index();
 }
 
 }  // namespace lyre::tcp

@@ -5,8 +5,12 @@
 
 #include "stack/base/slab.h"
 #include "stack/tcp/receive_state.h"
+#include "stack/tcp/sequence_treap.h"
 
 namespace lyre::tcp {
+
+/// The runs behind a connection's first gap, by sequence. Its root is ReceiveState::gap_root.
+using RunIndex = SequenceTreap<ReceivedRun>;
 
 /// A payload that the engine keeps, and the one before it, whose last byte is next to its first.
 struct TouchingPayloads {
@@ -28,7 +32,9 @@ struct ReceivedText {
 /// engine; the handles it returns pass to the caller.
 class ReceiveQueue {
  public:
-  ReceiveQueue(Slab<ReceivedRun>& runs, ReceiveState& rcv) : runs_(runs), rcv_(rcv) {}
+  /// `seed` is that of every RunIndex of the engine.
+  ReceiveQueue(Slab<ReceivedRun>& runs, ReceiveState& rcv, uint64_t seed)
+      : runs_(runs), rcv_(rcv), seed_(seed) {}
 
   /// The next range of in-order bytes from the front; empty when there is none. Its charge stays
   /// until Engine::on_app_release().
@@ -97,9 +103,11 @@ class ReceiveQueue {
     return {.handle = run.handle, .offset = run.offset, .length = run.length};
   }
   PayloadHandle remove_unread(uint32_t index);
+  void check_index() const;
 
   Slab<ReceivedRun>& runs_;
   ReceiveState& rcv_;
+  uint64_t seed_;
 };
 
 }  // namespace lyre::tcp

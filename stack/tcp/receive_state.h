@@ -23,6 +23,9 @@ struct ReceivedRun {
   PayloadHandle handle;
   uint32_t next = kNoNode;
   uint32_t prev = kNoNode;
+  uint32_t left = kNoNode;  ///< this and the next two are RunIndex's
+  uint32_t right = kNoNode;
+  uint32_t parent = kNoNode;
 
   SeqNum end() const { return start + length; }
 };
@@ -52,14 +55,16 @@ struct ReceiveState {
   uint8_t quick_acks = 0;     ///< so many segments are still acknowledged at once
   uint8_t dup_acks_owed = 0;  ///< RFC 5681 4.2: one for each segment out of order
   uint8_t sack_count = 0;
-  bool ack_now = false;
-  bool has_fin = false;    ///< a FIN arrived, maybe out of order, at fin_seq
-  bool has_dsack = false;  ///< RFC 2883: report `dsack` once
+  bool ack_now : 1 = false;
+  bool has_fin : 1 = false;    ///< a FIN arrived, maybe out of order, at fin_seq
+  bool has_dsack : 1 = false;  ///< RFC 2883: report `dsack` once
   /// The next text in order found no room, and nothing was released since: the peer is told a
   /// window of zero.
-  bool was_refused = false;
-  bool saw_short_round = false;  ///< a timestamp echo returned within one clock tick
-  bool is_told_closed = false;   ///< the last window field was zero
+  bool was_refused : 1 = false;
+  /// A timestamp echo returned within one clock tick, and the minimum RTT was far below a tick.
+  bool saw_short_round : 1 = false;
+  bool is_told_closed : 1 = false;  ///< the last window field was zero
+  uint32_t gap_root = kNoNode;      ///< RunIndex of the runs behind the first gap
   SeqNum fin_seq;
   SeqNum irs;
   wire::SackBlock dsack;

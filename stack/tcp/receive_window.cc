@@ -21,6 +21,9 @@ constexpr uint64_t kShortPathRoundNs = 250'000;
 /// The consumption on such a path is measured over several time slices of the core. Rounds that
 /// take longer are not the effect of the windows of a short path.
 constexpr Nanos kShortPathSpan = millis(10);
+/// The longest RTT of such a path: in one tick it has the two rounds that a sender needs. Echoes
+/// return within one tick from paths of up to 1 ms, so the tick alone does not tell them apart.
+constexpr Nanos kShortPathRttMax = micros(500);
 constexpr uint32_t kEchoTicksMax = 60'000;
 
 /// Two full-sized segments, or one, as soon as there is room for them. Small segments that arrived
@@ -60,6 +63,13 @@ uint16_t field_for_edge(ReceiveState& rcv, SeqNum ack, uint8_t scale) {
   const uint32_t field = std::min((rcv.edge.since(ack) + unit - 1) >> scale, kFieldMax);
   rcv.edge = latest(rcv.edge, ack + (field << scale));
   return static_cast<uint16_t>(field);
+}
+
+/// `echo_age`: in ticks of the timestamp clock. The minimum RTT has a finer resolution, but a queue
+/// raises it after RttEstimator::kMinWindow, so the result is kept.
+void note_short_path(Connection& c, Nanos echo_age) {
+  const bool is_short = c.rtt.rtt_min > nanos(0) && c.rtt.rtt_min < kShortPathRttMax;
+  if (is_short && echo_age < kReceiveRttMin) c.rcv.saw_short_round = true;
 }
 
 void note_turn_of_window(Connection& c) {
@@ -117,7 +127,7 @@ void note_receive_round(Connection& c, const SegmentIn& segment, Nanos now) {
     const uint32_t ticks = timestamp_at(c, now) - segment.options.ts_echo;
     if (ticks > kEchoTicksMax) return;  // not an echo of a timestamp of ours
     const Nanos sample = millis(ticks);
-    if (sample < kReceiveRttMin) rcv.saw_short_round = true;
+    note_short_path(c, sample);
     rcv.rtt = rcv.rtt.value == 0 ? sample : rcv.rtt + nanos((sample - rcv.rtt).value / 8);
     return;
   }
@@ -133,8 +143,8 @@ void tune_receive_buffer(Connection& c, uint32_t released_bytes, Nanos now) {
   ReceiveState& rcv = c.rcv;
   rcv.round_read_bytes += std::min(released_bytes, kReadBytesMax - rcv.round_read_bytes);
   const Nanos rtt = later(rcv.rtt.value > 0 ? rcv.rtt : c.rtt.srtt, kReceiveRttMin);
-  // Where the RTT was below the clock's resolution, a longer one is queueing delay that the window
-  // itself causes. A window that grew with it would grow without end.
+  // Where the RTT was well below the clock's resolution, a longer one is queueing delay that the
+  // window itself causes. A window that grew with it would grow without end.
   const bool is_short = rcv.saw_short_round && rtt < kShortPathSpan;
   const Nanos elapsed = now - rcv.round_at;
   if (elapsed < (is_short ? kShortPathSpan : rtt)) return;

@@ -2,12 +2,11 @@
 
 #include "stack/base/slab.h"
 #include "stack/tcp/connection.h"
+#include "stack/tcp/sequence_treap.h"
 
 namespace lyre::tcp {
 
-/// Finds a connection's records of sent data by sequence number. It is a treap: a binary tree by
-/// sequence, and a heap by a priority that a peer cannot know. Its expected depth is therefore
-/// logarithmic, whatever the peer acknowledges.
+/// Finds a connection's records of sent data by sequence number, in O(log n).
 ///
 /// Most connections are never searched. So a record enters the index at the first search after it
 /// was appended, and a connection without SACK blocks pays nothing.
@@ -15,7 +14,7 @@ class RecordIndex {
  public:
   /// `root` is the connection's SentList::root, `seed` a secret of the engine.
   RecordIndex(Slab<SentRecord>& records, uint32_t& root, uint64_t seed)
-      : records_(records), root_(root), seed_(seed) {}
+      : records_(records), treap_(records, root, seed) {}
 
   /// The record of the list that ends in `tail` which contains `at`, or the first one after `at`;
   /// kNoNode when all end at or before `at`.
@@ -28,13 +27,9 @@ class RecordIndex {
  private:
   void add_up_to(uint32_t tail);
   void insert_after(uint32_t left, uint32_t index);
-  void rotate_up(uint32_t child);
-  uint32_t& link_to(uint32_t index);
-  uint32_t priority(uint32_t index) const;
 
   Slab<SentRecord>& records_;
-  uint32_t& root_;
-  uint64_t seed_;
+  SequenceTreap<SentRecord> treap_;
 };
 
 }  // namespace lyre::tcp

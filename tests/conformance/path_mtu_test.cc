@@ -90,11 +90,11 @@ TEST_P(BlackHole, LostAgainAndAgainIsTriedSmaller) {  // RFC 4821 7.7, RFC 8899 
   EXPECT_EQ(s.expect_later(kAck).bytes, everywhere());
 }
 
-TEST_P(BlackHole, SmallSegmentsAreKeptWhereLargeOnesAreLostOnceMore) {
+TEST_P(BlackHole, SmallSegmentsAreKeptWhereLargeOnesAreLostTwiceMore) {
   Scenario s(without_sack(), GetParam());
   start(s, 3 * kFull);
   transfer(s, 3 * kFull, everywhere());
-  EXPECT_EQ(s.info().timeouts, 4u);
+  EXPECT_EQ(s.info().timeouts, 5u);
   EXPECT_EQ(s.info().mss_bytes, everywhere());
 }
 
@@ -110,6 +110,20 @@ TEST_P(BlackHole, PauseDoesNotShrinkSegments) {
   s.write(kFull);
   s.all();
   for (int i = 0; i < 2; ++i) EXPECT_EQ(s.expect_later(kAck).bytes, kFull);
+}
+
+// A single loss after it was taken for the proof of a black hole.
+TEST_P(BlackHole, OneLossAfterAPauseDoesNotShrinkSegments) {
+  Scenario s(without_sack(), GetParam());
+  start(s, 6 * kFull);
+  for (int i = 0; i < 3; ++i) s.expect_later(kAck);
+  s.send({.flags = kAck, .seq = 1, .ack = 1 + everywhere()});
+  s.all();  // lost
+  s.expect_later(kAck);
+  EXPECT_EQ(s.info().timeouts, 4u);
+  EXPECT_EQ(s.info().mss_bytes, kFull);
+  s.send({.flags = kAck, .seq = 1, .ack = 1 + 6 * kFull});
+  EXPECT_EQ(s.info().mss_bytes, kFull);
 }
 
 /// The peer was away, and had received everything before.
@@ -135,6 +149,22 @@ TEST_P(BlackHole, OnlyFullSegmentsProveThePath) {
   s.send({.flags = kAck, .seq = 1, .ack = 1 + everywhere() + 100});
   s.write(everywhere() + 100);
   EXPECT_EQ(s.all().front().bytes, everywhere() + 100);
+  EXPECT_EQ(s.expect_later(kAck).bytes, everywhere() + 100);
+  EXPECT_EQ(s.expect_later(kAck).bytes, everywhere());
+}
+
+// A test that no full segment concluded never ended.
+TEST_P(BlackHole, SuspicionEndsAfterTenMinutes) {
+  Scenario s(without_sack(), GetParam());
+  start(s, everywhere() + 100);
+  for (int i = 0; i < 3; ++i) s.expect_later(kAck);
+  s.send({.flags = kAck, .seq = 1, .ack = 1 + everywhere()});
+  s.all();
+  s.send({.flags = kAck, .seq = 1, .ack = 1 + everywhere() + 100});
+  s.wait(seconds(601));
+  s.write(everywhere() + 100);
+  s.all();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(s.expect_later(kAck).bytes, everywhere() + 100);
   EXPECT_EQ(s.expect_later(kAck).bytes, everywhere());
 }
 

@@ -21,6 +21,7 @@ void add_metrics(CLI::App& app, const GlobalOptions& globals) {
       ->envname("LYRE_TELEMETRY_DIR");
   command->add_flag("--once", options->is_once, "Print what a scrape gets, and end");
   command->callback([&globals, options, directory] {
+    check_telemetry_directory(*directory);
     options->telemetry_directories = telemetry_directories(*directory);
     run_metrics(globals, *options);
   });

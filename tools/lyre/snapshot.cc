@@ -26,6 +26,11 @@ const uint8_t* part(const void* segment, size_t bytes, uint64_t offset, uint64_t
   return static_cast<const uint8_t*>(segment) + offset;
 }
 
+/// Copied once and used as copied: the process that wrote it may change it meanwhile.
+void copy_header(const void* segment, size_t bytes, channel::StatsHeader& out) {
+  std::memcpy(static_cast<void*>(&out), part(segment, bytes, 0, 1, sizeof out), sizeof out);
+}
+
 WorkerSnapshot copy_worker(const channel::WorkerStats& from) {
   WorkerSnapshot to;
   size_t at = 0;
@@ -120,8 +125,8 @@ QueueSnapshot sum_of_queues(const PortSnapshot& port) {
 }
 
 Snapshot read_snapshot(const void* segment, size_t bytes, int64_t monotonic_ns) {
-  const auto& header = *reinterpret_cast<const channel::StatsHeader*>(
-      part(segment, bytes, 0, 1, sizeof(channel::StatsHeader)));
+  channel::StatsHeader header;
+  copy_header(segment, bytes, header);
   Snapshot out;
   out.daemon_name = bounded_text(header.daemon_name);
   out.daemon_version = bounded_text(header.daemon_version);
@@ -165,8 +170,8 @@ Snapshot read_snapshot(const void* segment, size_t bytes, int64_t monotonic_ns) 
 }
 
 std::vector<SessionTrace> read_traces(const void* segment, size_t bytes) {
-  const auto& header = *reinterpret_cast<const channel::StatsHeader*>(
-      part(segment, bytes, 0, 1, sizeof(channel::StatsHeader)));
+  channel::StatsHeader header;
+  copy_header(segment, bytes, header);
   if (header.trace_rings == 0) {
     throw Failure(kExitFailure, "traces are shown at the administrator's socket only");
   }
@@ -208,6 +213,12 @@ StatsSegment::StatsSegment(const char* socket_path, Whose whose) : is_past_(whos
 
 std::vector<SessionTrace> StatsSegment::traces() const {
   return read_traces(segment_.data(), segment_.bytes());
+}
+
+std::string StatsSegment::daemon_version() const {
+  channel::StatsHeader header;
+  copy_header(segment_.data(), segment_.bytes(), header);
+  return bounded_text(header.daemon_version);
 }
 
 Snapshot StatsSegment::look() const {

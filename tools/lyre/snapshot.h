@@ -157,6 +157,8 @@ class StatsSegment {
 
   Snapshot look() const;
   std::vector<SessionTrace> traces() const;
+  /// The daemon's release. Reads the header only.
+  std::string daemon_version() const;
 
  private:
   client::Mapping segment_;

@@ -52,13 +52,15 @@ std::unique_ptr<VerbsDevice> VerbsDevice::open(const VerbsApi& api, ibv_device* 
     api.close_device(context);
     return nullptr;
   }
-  std::unique_ptr<VerbsDevice> opened(new VerbsDevice(api, context, pd, std::move(ports)));
+  std::unique_ptr<VerbsDevice> opened(
+      new VerbsDevice(api, settings, context, pd, std::move(ports)));
   return opened->create_completions(why) ? std::move(opened) : nullptr;
 }
 
-VerbsDevice::VerbsDevice(const VerbsApi& api, ibv_context* context, ibv_pd* pd,
-                         std::vector<VerbsPort> ports)
+VerbsDevice::VerbsDevice(const VerbsApi& api, const Settings& settings, ibv_context* context,
+                         ibv_pd* pd, std::vector<VerbsPort> ports)
     : api_(api),
+      settings_(settings),
       context_(context),
       pd_(pd),
       name_(ports.front().device),
@@ -144,6 +146,9 @@ void VerbsDevice::read_events() {
 
 void VerbsDevice::on_event(const ibv_async_event& event) {
   if (const std::string why = trouble_of(event); !why.empty()) return lose(why);
+  const bool is_of_ports =
+      event.event_type == IBV_EVENT_GID_CHANGE || event.event_type == IBV_EVENT_PORT_ACTIVE;
+  if (is_of_ports) return read_ports();
   const bool is_of_queue_pair = event.event_type == IBV_EVENT_QP_FATAL ||
                                 event.event_type == IBV_EVENT_QP_REQ_ERR ||
                                 event.event_type == IBV_EVENT_QP_ACCESS_ERR;
@@ -153,6 +158,13 @@ void VerbsDevice::on_event(const ibv_async_event& event) {
     queue_pair->fail("the device reports an error of the queue pair");
     touched_.push_back(number);
   }
+}
+
+// Between two events of one change no port may be usable: those that were known remain then.
+void VerbsDevice::read_ports() {
+  std::vector<VerbsPort> ports = read_verbs_ports(api_, context_, settings_);
+  std::erase_if(ports, [](const VerbsPort& port) { return !port.why_not.empty(); });
+  if (!ports.empty()) ports_ = std::move(ports);
 }
 
 void VerbsDevice::lose(const std::string& why) {

@@ -29,7 +29,7 @@ class VerbsDevice {
   VerbsDevice& operator=(const VerbsDevice&) = delete;
 
   const std::string& name() const { return name_; }
-  /// Those that can be used, one at least.
+  /// Those that can be used, one at least. Owner: valid until read_events().
   const std::vector<VerbsPort>& ports() const { return ports_; }
   bool is(const ibv_device* device) const { return context_->device == device; }
   bool is_lost() const { return !why_lost_.empty(); }
@@ -56,13 +56,16 @@ class VerbsDevice {
   void remove(uint32_t number, uint32_t entries);
 
  private:
-  VerbsDevice(const VerbsApi& api, ibv_context* context, ibv_pd* pd, std::vector<VerbsPort> ports);
+  VerbsDevice(const VerbsApi& api, const Settings& settings, ibv_context* context, ibv_pd* pd,
+              std::vector<VerbsPort> ports);
   bool create_completions(std::string* why);
   QueuePair* find(uint64_t work_request) const;
   bool collect();
   void on_event(const ibv_async_event& event);
+  void read_ports();
 
   const VerbsApi& api_;
+  Settings settings_;
   ibv_context* context_;
   ibv_pd* pd_;
   std::string name_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "nccl_adapter/limits.h"
+#include "nccl_adapter/transport/verbs/queue_pair.h"
 
 namespace lyre::nccl_adapter {
 
@@ -23,11 +24,26 @@ void VerbsDevices::look(int64_t now_ns) {
   const std::span<ibv_device* const> there(list, static_cast<size_t>(count));
   drop_lost(there);
   for (ibv_device* device : there) {
-    if (is_open(device)) continue;
-    auto opened = VerbsDevice::open(api_, device, settings_, &why_not_);
-    if (opened != nullptr) devices_.push_back(std::move(opened));
+    if (!is_open(device)) open(device, now_ns);
   }
   api_.free_device_list(list);
+}
+
+// Paths that failed may work with a device that is new.
+void VerbsDevices::open(ibv_device* device, int64_t now_ns) {
+  const std::string name = api_.get_device_name(device);
+  Refused& refused = refused_[name];
+  if (now_ns >= refused.until_ns) {
+    auto opened = VerbsDevice::open(api_, device, settings_, &refused.why);
+    refused.until_ns = now_ns + kVerbsRefusedNs;
+    if (opened != nullptr) {
+      refused_.erase(name);
+      devices_.push_back(std::move(opened));
+      failed_paths_.clear();
+      return;
+    }
+  }
+  why_not_ = refused.why;
 }
 
 // One that comes back under its old name is another device.
@@ -110,6 +126,27 @@ size_t VerbsDevices::queue_pairs() const {
   size_t count = 0;
   for (const auto& device : devices_) count += device->queue_pairs();
   return count;
+}
+
+// The kernel blocks the caller, and with it all comms, while it resolves the peer's address.
+bool VerbsDevices::connect(QueuePair& made, const QueuePairTerms& peer, int64_t now_ns,
+                           std::string* why) {
+  const std::pair path(made.terms().gid, peer.gid);
+  const auto known = failed_paths_.find(path);
+  if (known != failed_paths_.end() && now_ns < known->second.until_ns) {
+    *why = known->second.why;
+    return false;
+  }
+  if (made.connect(peer, why)) {
+    failed_paths_.erase(path);
+    return true;
+  }
+  if (failed_paths_.size() >= kFailedPathsMax) failed_paths_.clear();
+  FailedPath& failed = failed_paths_[path];
+  const int64_t pause_ns = kFailedPathNsMin << std::min(failed.failures++, 6u);
+  failed.until_ns = now_ns + std::min(pause_ns, kOfferNsMax);
+  failed.why = *why;
+  return false;
 }
 
 void VerbsDevices::forget(const Memory* memory) {

@@ -1,14 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nccl_adapter/transport/verbs/device.h"
 
 namespace lyre::nccl_adapter {
+
+struct QueuePairTerms;
 
 /// A port, and its address from which a certain peer is spoken to.
 struct VerbsPlace {
@@ -44,17 +48,34 @@ class VerbsDevices {
   /// completions.
   bool progress(int64_t now_ns);
   size_t queue_pairs() const;
+  /// Connects the queue pair to the one that the peer described. Where that failed, it is not tried
+  /// again at once between the same two addresses. Fails: false, and `*why` says so.
+  bool connect(QueuePair& made, const QueuePairTerms& peer, int64_t now_ns, std::string* why);
   /// NCCL deregistered it. REQUIRES: nothing that was posted reads it.
   void forget(const Memory* memory);
 
  private:
+  /// A device that cannot be used.
+  struct Refused {
+    int64_t until_ns;
+    std::string why;
+  };
+  struct FailedPath {
+    uint32_t failures = 0;  ///< in a row
+    int64_t until_ns = 0;
+    std::string why;
+  };
+
   bool is_open(const ibv_device* device) const;
+  void open(ibv_device* device, int64_t now_ns);
   void drop_lost(std::span<ibv_device* const> there);
   void close_lost();
 
   const VerbsApi& api_;
   Settings settings_;
   std::vector<std::unique_ptr<VerbsDevice>> devices_;
+  std::map<std::string, Refused> refused_;                          ///< by name
+  std::map<std::pair<Address, Address>, FailedPath> failed_paths_;  ///< by own and remote GID
   std::string why_not_;
   int64_t looked_ns_ = INT64_MIN / 2;
   int64_t events_ns_ = 0;

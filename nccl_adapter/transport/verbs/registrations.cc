@@ -17,11 +17,15 @@ void Registrations::forget_all() {
   known_.clear();
 }
 
+// NCCL did not register what is beside exposed memory in its pages: peers may not write there.
 Registrations::PageRange Registrations::pages_of(const Memory& memory) {
   const auto from = reinterpret_cast<uintptr_t>(memory.data);
+  if (memory.is_exposed) {
+    return {.first = from, .last = from + memory.bytes - 1, .is_exposed = true};
+  }
   return {.first = from & ~(kPageBytes - 1),
           .last = (from + memory.bytes - 1) | (kPageBytes - 1),
-          .is_exposed = memory.is_exposed};
+          .is_exposed = false};
 }
 
 const ibv_mr* Registrations::find(const Memory* memory) {

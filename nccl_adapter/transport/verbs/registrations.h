@@ -14,8 +14,8 @@ namespace lyre::nccl_adapter {
 
 /// NCCL's memory as one RDMA device knows it: registered by page range, once for all that use the
 /// same pages, when something is sent from there first, or a receive there is exposed. The device
-/// only reads what is sent; where receives are exposed peers may write, and these pages have a key
-/// of their own.
+/// only reads what is sent. Where receives are exposed peers may write: exactly these bytes are
+/// registered, with a key of their own.
 /// Thread: under the instance's lock. Owner: the device, whose protection domain is borrowed.
 class Registrations {
  public:

@@ -84,6 +84,15 @@ TEST(Report, WithoutTheKernelThereIsNoRatio) {
   EXPECT_TRUE(to_json(report).at("ratio").is_null());
 }
 
+// Names of hosts come from other machines, and ended the command after the whole job.
+TEST(Report, BytesOfAHostsNameThatAreNotUtf8AreReplacedInJson) {
+  Report report = sample();
+  report.hosts[1] = "\xff";
+  std::ostringstream out;
+  print_json(report, out);
+  EXPECT_EQ(nlohmann::json::parse(out.str()).at("hosts").at(1), "\uFFFD");
+}
+
 std::vector<RankResult> daemon_results(uint64_t counted_out, uint64_t counted_in) {
   RankResult result;
   result.has_daemon = true;

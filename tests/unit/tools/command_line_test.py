@@ -79,9 +79,15 @@ class Values(unittest.TestCase):
                 self.assertIn(reason, done.stderr)
 
     def test_a_directory_that_is_not_there_is_wrong_use(self):
-        done = run("comms", "--directory", "/nonexistent")
-        self.assertEqual((done.returncode, done.stdout), (EXIT_USAGE, ""), done.stderr)
-        self.assertIn("/nonexistent: No such file or directory", done.stderr)
+        commands = [["comms"]]
+        if run("help", "metrics").returncode == 0:  # a build without prometheus-cpp has none
+            commands += [["metrics", "--once"], ["metrics", "--listen", "/nonexistent/socket"]]
+        for command in commands:
+            with self.subTest(command=command):
+                done = run(*command, "--directory", "/nonexistent")
+                self.assertEqual((done.returncode, done.stdout), (EXIT_USAGE, ""), done.stderr)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                self.assertIn("/nonexistent: No such file or directory", done.stderr)
 
     def test_a_missing_command_is_wrong_use(self):
         for arguments in ([], ["perf"], ["perf", "client"], ["status", "extra"]):

@@ -1,23 +1,31 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "libclient/include/lyre/lyre.h"
 #include "stack/channel/control.h"
 #include "tests/unit/machine/tree.h"
 #include "tests/unit/tools/expect_finding.h"
+#include "tests/unit/tools/stats_segment.h"
 #include "tools/lyre/doctor/daemon_checks.h"
 #include "tools/lyre/doctor/job.h"
 #include "tools/lyre/doctor/job_checks.h"
+#include "tools/lyre/doctor/listener.h"
 #include "tools/lyre/failure.h"
+#include "tools/lyre/snapshot.h"
 
 namespace lyre::tools {
 namespace {
@@ -34,42 +42,91 @@ channel::Goodbye goodbye_with(const char* text) {
   return goodbye;
 }
 
-/// Says goodbye to all who ask at its socket.
-class RefusingDaemon {
+/// Answers all who ask at its socket.
+class TestDaemon {
  public:
-  RefusingDaemon(const std::string& path, const channel::Goodbye& goodbye)
-      : listener_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+  using Answer = std::function<void(int client)>;
+
+  /// `uid`: of the process that listens there, as the kernel has it. Another one needs root.
+  TestDaemon(const std::string& path, Answer answer, uint32_t uid = ::geteuid())
+      : answer_(std::move(answer)), listener_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     path.copy(address.sun_path, sizeof address.sun_path - 1);
     EXPECT_EQ(::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    EXPECT_EQ(::listen(listener_, 1), 0);
+    const uint32_t own_uid = ::geteuid();
+    EXPECT_EQ(::seteuid(uid), 0);
+    EXPECT_EQ(::listen(listener_, 4), 0);
+    EXPECT_EQ(::seteuid(own_uid), 0);
     std::filesystem::permissions(path, std::filesystem::perms(0666));
-    thread_ = std::thread([listener = listener_, goodbye] { answer(listener, goodbye); });
+    thread_ = std::thread([this] { serve(); });
   }
-  ~RefusingDaemon() {
+  ~TestDaemon() {
     ::shutdown(listener_, SHUT_RDWR);  // accept() fails
     thread_.join();
     ::close(listener_);
   }
-  RefusingDaemon(const RefusingDaemon&) = delete;
-  RefusingDaemon& operator=(const RefusingDaemon&) = delete;
+  TestDaemon(const TestDaemon&) = delete;
+  TestDaemon& operator=(const TestDaemon&) = delete;
+
+  /// Requests that it has read.
+  int asked() const { return asked_; }
 
  private:
-  static void answer(int listener, const channel::Goodbye& goodbye) {
+  void serve() {
     for (;;) {
-      const int client = ::accept(listener, nullptr, nullptr);
+      const int client = ::accept(listener_, nullptr, nullptr);
       if (client < 0) return;
       channel::InfoRequest request;
-      EXPECT_EQ(::recv(client, &request, sizeof request, 0), ssize_t{sizeof request});
-      EXPECT_EQ(::send(client, &goodbye, sizeof goodbye, MSG_NOSIGNAL), ssize_t{sizeof goodbye});
+      // None of a client that only asks the kernel who listens.
+      if (const ssize_t bytes = ::recv(client, &request, sizeof request, 0); bytes > 0) {
+        EXPECT_EQ(bytes, ssize_t{sizeof request});
+        ++asked_;
+        answer_(client);
+      }
       ::close(client);
     }
   }
 
+  const Answer answer_;
   int listener_;
+  std::atomic<int> asked_{0};
   std::thread thread_;
 };
+
+TestDaemon::Answer refuses_with(const channel::Goodbye& goodbye) {
+  return [goodbye](int client) {
+    EXPECT_EQ(::send(client, &goodbye, sizeof goodbye, MSG_NOSIGNAL), ssize_t{sizeof goodbye});
+  };
+}
+
+/// Gives a stats segment to all who ask.
+TestDaemon::Answer shows(const FakeSegment& segment, int seals = F_SEAL_SHRINK | F_SEAL_GROW) {
+  return [&segment, seals](int client) {
+    const int memory = ::memfd_create("lyre-test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    EXPECT_EQ(::write(memory, segment.data(), segment.bytes()),
+              static_cast<ssize_t>(segment.bytes()));
+    EXPECT_EQ(::fcntl(memory, F_ADD_SEALS, seals), 0);
+    channel::InfoReply reply{};
+    reply.header.type = channel::Control::kInfoReply;
+    reply.header.bytes = sizeof reply;
+    reply.stats_bytes = segment.bytes();
+    iovec bytes{&reply, sizeof reply};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof memory)] = {};
+    msghdr message{};
+    message.msg_iov = &bytes;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* part = CMSG_FIRSTHDR(&message);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(sizeof memory);
+    std::memcpy(CMSG_DATA(part), &memory, sizeof memory);
+    EXPECT_EQ(::sendmsg(client, &message, MSG_NOSIGNAL), ssize_t{sizeof reply});
+    ::close(memory);
+  };
+}
 
 class DoctorSilenceTest : public ::testing::Test {
  protected:
@@ -102,7 +159,7 @@ TEST_F(DoctorSilenceTest, OfADaemonThatIsAbsent) {
 }
 
 TEST_F(DoctorSilenceTest, OfADomainWhoseMemberThisUserIsNot) {
-  const RefusingDaemon daemon(path(), goodbye_with("no member of the domain 'team-b'"));
+  const TestDaemon daemon(path(), refuses_with(goodbye_with("no member of the domain 'team-b'")));
   const std::string refusal = "the daemon refused: no member of the domain 'team-b'";
   const auto is_of_a_domain = AllOf(HasSubstr("[[domain]]"), Not(HasSubstr("systemctl")));
   expect(of_daemon(), Verdict::kProblem, refusal);
@@ -122,11 +179,66 @@ TEST_F(DoctorSilenceTest, OfADomainWhoseMemberThisUserIsNot) {
 TEST_F(DoctorSilenceTest, OfADaemonOfAnotherRelease) {
   channel::Goodbye goodbye = goodbye_with("");
   goodbye.header.versions = {200, 201};
-  const RefusingDaemon daemon(path(), goodbye);
+  const TestDaemon daemon(path(), refuses_with(goodbye));
   expect(of_daemon(), Verdict::kProblem, "the daemon speaks control version 200");
   EXPECT_THAT(of_daemon().mend, HasSubstr("installed with the daemon"));
   // The plugin in the job is not this lyre.
   expect(of_job(own_uid_), Verdict::kNote, "the daemon speaks control version 200");
+}
+
+// What the daemon of a job's socket said of its process was repeated.
+TEST_F(DoctorSilenceTest, WhichProcessAnswersAJobTheKernelSays) {
+  FakeSegment segment;
+  ASSERT_NE(segment.header().pid, ::getpid());
+  const TestDaemon daemon(path(), shows(segment));
+  expect(of_job(own_uid_), Verdict::kFine,
+         "/run/a.sock in its file system: lyred 0.1.0 answers, process " +
+             std::to_string(::getpid()) + " of uid " + std::to_string(own_uid_));
+}
+
+// A job can name a socket of its own in LYRE_SOCKET.
+TEST_F(DoctorSilenceTest, OfADaemonOfAnotherUser) {
+  if (own_uid_ != 0) GTEST_SKIP() << "needs root";
+  FakeSegment segment;
+  const TestDaemon daemon(path(), shows(segment), 65534);
+  expect(of_job(65534), Verdict::kNote, " of uid 65534 listens there, allowed: root");
+  EXPECT_THAT(of_job(65534).mend, HasSubstr("as uid 65534: lyre doctor --pid 47"));
+  EXPECT_EQ(daemon.asked(), 0);
+}
+
+TEST_F(DoctorSilenceTest, RootAndThisUserMayBeTheDaemon) {
+  EXPECT_TRUE(may_be_daemon({.pid = 1, .uid = 0}));
+  EXPECT_TRUE(may_be_daemon({.pid = 1, .uid = own_uid_}));
+  EXPECT_FALSE(may_be_daemon({.pid = 1, .uid = 0x7fff'fffe}));
+}
+
+TEST_F(DoctorSilenceTest, ASocketThatIsHeldStaysTheSameOne) {
+  const TestDaemon daemon(path(), refuses_with(goodbye_with("")));
+  const HeldFile held(path());
+  std::filesystem::remove(path());
+  tree_.write("root/run/a.sock", "");
+  EXPECT_FALSE(listener_at(path()).has_value());
+  const auto listener = listener_at(held.path());
+  ASSERT_TRUE(listener.has_value());
+  EXPECT_EQ(listener->pid, ::getpid());
+}
+
+// The end of its file, cut off after the answer, was SIGBUS.
+TEST_F(DoctorSilenceTest, OfADaemonWhoseSegmentMayShrink) {
+  FakeSegment segment;
+  const TestDaemon daemon(path(), shows(segment, F_SEAL_GROW));
+  expect(of_job(own_uid_), Verdict::kNote, "stats segment is not a sealed memfd");
+}
+
+// Control characters change what a terminal shows.
+TEST_F(DoctorSilenceTest, WhatADaemonSaysIsPrintable) {
+  const TestDaemon daemon(path(), refuses_with(goodbye_with("\x1b[2Jall is well\n")));
+  try {
+    const StatsSegment segment(path().c_str());
+    FAIL() << "it was refused";
+  } catch (const Failure& failure) {
+    EXPECT_THAT(failure.what(), HasSubstr("the daemon refused: ?[2Jall is well?"));
+  }
 }
 
 TEST_F(DoctorSilenceTest, OfASocketThatIsClosedToThisUser) {

@@ -73,6 +73,12 @@ TEST_F(NicTest, ListShowsWhatEachIsNeededFor) {
   EXPECT_EQ(nics_text({}), "no Ethernet NIC on the PCI bus or the VMbus\n");
 }
 
+// Such bytes, of a file of the machine, ended the command.
+TEST_F(NicTest, BytesThatAreNotUtf8AreReplacedInJson) {
+  states_[0].needed_for = "\xff";
+  EXPECT_THAT(nics_json(states_), HasSubstr("\"needed_for\": \"\uFFFD\""));
+}
+
 TEST_F(NicTest, BindChoosesTheDriverByTheIommuAndTheNic) {
   EXPECT_THAT(bind_command(states_, {.name = "eth1", .driver = ""}),
               ElementsAre("driverctl", "set-override", "0000:00:05.0", "igb_uio"));

@@ -65,7 +65,7 @@ int run_command(const Options& options) {
     if (!options.join.empty()) return run_joined(options, machine);
     const Report report = run_hub(options, machine);
     if (options.json) {
-      std::cout << to_json(report).dump(2) << std::endl;
+      print_json(report, std::cout);
     } else {
       print_table(report, std::cout);
     }

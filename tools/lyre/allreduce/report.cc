@@ -268,4 +268,8 @@ json to_json(const Report& report) {
   return out;
 }
 
+void print_json(const Report& report, std::ostream& out) {
+  out << tools::json_text(to_json(report), false);
+}
+
 }  // namespace lyre::allreduce

@@ -41,6 +41,7 @@ void check_daemon_counters(const std::vector<std::string>& hosts,
                            const std::vector<RankResult>& results);
 
 void print_table(const Report& report, std::ostream& out);
+void print_json(const Report& report, std::ostream& out);
 nlohmann::json to_json(const Report& report);
 
 }  // namespace lyre::allreduce

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <sstream>
 
 #include "machine/files.h"
 #include "tools/lyre/doctor/daemon_checks.h"
 #include "tools/lyre/doctor/file_limits.h"
+#include "tools/lyre/doctor/listener.h"
 #include "tools/lyre/doctor/nccl_checks.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/snapshot.h"
@@ -99,13 +101,30 @@ Finding check_silent_for(const Job& job, const std::string& saw, Silence silence
                  "directory is older than the directory");
 }
 
+/// A socket that the job, or another user, has made itself.
+Finding foreign_daemon(const Job& job, const std::string& saw, const Listener& listener) {
+  return note("job socket",
+              saw + ": " + process_text(listener) +
+                  " listens there, allowed: root, the user lyre, and this user",
+              "it may not be lyred, so it is not asked: whether it serves the job is not known",
+              "LYRE_SOCKET with lyred's socket; or as uid " + std::to_string(listener.uid) +
+                  ": lyre doctor --pid " + std::to_string(job.pid));
+}
+
+/// Of the daemon only its release is read, and who it is the kernel says.
 Finding check_answer(const Job& job, const std::string& saw, const std::string& file) {
+  const HeldFile held(file);
+  const std::optional<Listener> listener = listener_at(held.path());
+  if (listener && !may_be_daemon(*listener)) return foreign_daemon(job, saw, *listener);
   try {
-    const Snapshot snapshot = StatsSegment(file.c_str()).look();
-    return fine("job socket", saw + ": lyred " + snapshot.daemon_version + ", pid " +
-                                  std::to_string(snapshot.pid) + ", answers");
+    const StatsSegment segment(held.path().c_str());
+    return fine("job socket", saw + ": lyred " + segment.daemon_version() + " answers, " +
+                                  (listener ? process_text(*listener) : "of an unknown process"));
   } catch (const Failure& failure) {
-    return check_silent_for(job, saw + ": " + failure.what(), silence_of(failure));
+    std::string reason = failure.what();
+    const std::string prefix = held.path() + ": ";
+    if (reason.starts_with(prefix)) reason.erase(0, prefix.size());
+    return check_silent_for(job, saw + ": " + reason, silence_of(failure));
   }
 }
 

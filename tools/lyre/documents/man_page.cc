@@ -13,7 +13,8 @@ constexpr const char* kExitStatus = R"(.SH EXIT STATUS
 Done.
 .TP
 .B 1
-Failed.
+Failed, or standard output could not be written.
+A reader that closed the pipe is no failure.
 .TP
 .B 2
 Wrong use: an unknown command, option or value.

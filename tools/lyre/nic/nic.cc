@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "machine/default_driver.h"
 #include "machine/kernel_modules.h"
@@ -118,7 +119,7 @@ std::string nics_json(const std::vector<NicState>& states) {
                     {"numa_node", nic.numa_node},
                     {"needed_for", state.needed_for}});
   }
-  return nlohmann::ordered_json{{"schema", kJsonSchema}, {"nics", nics}}.dump(2) + "\n";
+  return json_text(document_of({{"nics", std::move(nics)}}), false);
 }
 
 bool is_with_kernel(const Nic& nic) {

@@ -65,6 +65,15 @@ TEST_F(UpgradeLinkTest, AFailureIsTheReasonOfWhoWaits) {
   EXPECT_EQ(answer.error().text, "no memory");
 }
 
+// Linux reports first that what was sent to it is lost.
+TEST_F(UpgradeLinkTest, AFailureIsTheReasonOfAProcessThatEndedWithoutReadingAll) {
+  ASSERT_TRUE(goes.send(UpgradeStep::kPortsClosed).ok());
+  comes.send_failure("no memory");
+  comes = UpgradeLink(OwnedFd());
+  EXPECT_EQ(goes.expect(UpgradeStep::kTakenOver, kSoon).error().text, "no memory");
+  EXPECT_EQ(goes.expect(UpgradeStep::kTakenOver, kSoon).error().code, EPIPE);
+}
+
 TEST_F(UpgradeLinkTest, AnotherStepAnEndAndSilenceAreErrors) {
   ASSERT_TRUE(comes.send(UpgradeStep::kPrepared).ok());
   EXPECT_EQ(goes.expect(UpgradeStep::kTakenOver, kSoon).error().code, EPROTO);

@@ -40,13 +40,14 @@ class Comms : public TwoHosts, private CommOwner {
     acceptor_.reset();
   }
 
-  void make_sender() {
-    const Handle handle{.address = address_of(there().ports()[0]),
-                        .port = acceptor_->port(),
-                        .nonce = Nonce{9},
-                        .host = "host1"};
-    sender_ = std::make_unique<SendComm>(&here(), Nonce{1}, 0, handle);
+  /// Of the listen comm.
+  Handle handle() {
+    return {.address = address_of(there().ports()[0]),
+            .port = acceptor_->port(),
+            .nonce = Nonce{9},
+            .host = "host1"};
   }
+  void make_sender() { sender_ = std::make_unique<SendComm>(&here(), Nonce{1}, 0, handle()); }
   /// Its object is gone; the one that takes its place reaches nobody.
   void forget_sender() {
     sender_.reset();

@@ -200,6 +200,26 @@ TEST_F(CubicEpoch, TimeWithoutDemandDoesNotCount) {  // RFC 9438 5.8
   EXPECT_LT(cc.cwnd_bytes - before, 5 * kMss);
 }
 
+// Each ACK without demand made the present window the maximum of a new, flat curve.
+TEST_F(CubicEpoch, TimeWithoutDemandKeepsThePlaceBeyondTheMaximum) {  // RFC 9438 5.8
+  while (now < seconds(16)) round();
+  congestion_on_ack(cc, {.delivered_bytes = kMss, .is_cwnd_limited = false, .srtt = millis(100)},
+                    now);
+  const uint32_t before = cc.cwnd_bytes;
+  round();
+  round();
+  EXPECT_GT(cc.cwnd_bytes - before, 5 * kMss);
+}
+
+// The end of a burst: ssthresh was two segments.
+TEST_F(CubicEpoch, LossOfTheLastSegmentsReducesTheWindowAndNotToThem) {  // RFC 9438 4.6
+  cc.cwnd_bytes = 100 * kMss;
+  congestion_on_loss(cc, 3 * kMss);
+  EXPECT_EQ(cc.ssthresh_bytes, 70 * kMss);
+  congestion_on_timeout(cc, 3 * kMss, true);
+  EXPECT_EQ(cc.ssthresh_bytes, 70 * kMss);
+}
+
 TEST_F(CubicEpoch, CurveAfterATimeoutStartsFlatAtTheWindow) {  // RFC 9438 4.8
   congestion_on_timeout(cc, 70 * kMss, true);
   cc.cwnd_bytes = cc.ssthresh_bytes;

@@ -59,7 +59,7 @@ void Peer::dial_with_lost_syn() {
 void Peer::dial(uint16_t first_window) {
   window = first_window;
   dial_only();
-  now += millis(10);
+  now += handshake_rtt;
   answer_syn();
   LYRE_CHECK(state() == State::kEstablished);
   all();
@@ -76,7 +76,7 @@ void Peer::accept(uint16_t first_window) {
   const auto answer = next();
   LYRE_CHECK(answer.has_value());
   our_iss = answer->seq;
-  now += millis(10);
+  now += handshake_rtt;
   ack(0);
   LYRE_CHECK(state() == State::kEstablished);
   all();

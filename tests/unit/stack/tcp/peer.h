@@ -58,6 +58,7 @@ class Peer {
   Engine engine;
   ConnId conn = kNoConn;
   Nanos now = seconds(100);
+  Nanos handshake_rtt = millis(10);
   Effects effects;
   wire::TcpOptions syn_options;  ///< what the peer's SYN offers
   SeqNum our_iss;

@@ -29,19 +29,24 @@ class ReceiveQueueTest : public ::testing::Test {
       run.prev = rcv.run_tail;
       (rcv.run_tail == kNoNode ? rcv.run_head : runs[rcv.run_tail].next) = index;
       rcv.run_tail = index;
-      if (rcv.gap_head == kNoNode && run.start.after(rcv.nxt)) rcv.gap_head = index;
+      if (run.start.after(rcv.nxt)) {
+        const uint32_t left = rcv.gap_head == kNoNode ? kNoNode : run.prev;
+        RunIndex(runs, rcv.gap_root, kSeed).insert_after(left, index);
+        if (left == kNoNode) rcv.gap_head = index;
+      }
       rcv.charged_bytes += run.charge_bytes;
     }
     queue.check_invariants(rcv.nxt);
   }
 
+  static constexpr uint64_t kSeed = 5;
   Slab<ReceivedRun> runs{8};
   ReceiveState rcv = [] {
     ReceiveState state;
     state.nxt = SeqNum(1000);
     return state;
   }();
-  ReceiveQueue queue{runs, rcv};
+  ReceiveQueue queue{runs, rcv, kSeed};
 };
 
 TEST_F(ReceiveQueueTest, AnEmptyOneGivesNothing) {

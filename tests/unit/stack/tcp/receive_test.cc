@@ -259,20 +259,46 @@ TEST(Receive, FullReassemblyPoolDropsOutOfOrderButNotInOrder) {
   EXPECT_TRUE(peer.text(0, 1000).has_readable);
 }
 
-// A peer that left a gap after each byte made every segment cost a walk over all of them.
-TEST(Receive, PlaceIsSearchedNearTheEndsOnly) {
+/// Behind a gap at 0, `kManyRuns` bytes with a gap after each.
+constexpr uint32_t kManyRuns = 1000;
+constexpr uint32_t kRunStep = 8;
+
+void leave_many_gaps(Peer& peer) {
+  for (uint32_t i = 1; i <= kManyRuns; ++i) EXPECT_FALSE(peer.text(i * kRunStep, 1).drop);
+}
+
+ConnectionConfig with_many_gaps() {
   ConnectionConfig config = Peer::plain_config();
-  config.slot_bytes = 100;
-  Peer peer(config);
+  config.slot_bytes = 10;
+  return config;
+}
+
+// While the first gap stayed, retransmissions far from both ends of the queue were dropped.
+TEST(Receive, RetransmissionsInOrderAreKeptBehindAGapThatStays) {
+  Peer peer(with_many_gaps());
   peer.dial();
-  constexpr uint32_t kStep = 200;
-  constexpr uint32_t kGaps = 280;
-  for (uint32_t i = 1; i <= kGaps; ++i) EXPECT_FALSE(peer.text(i * kStep, 10).drop);
-  const auto fill = [&](uint32_t gap) { return peer.text(gap * kStep + 50, 10).drop; };
-  EXPECT_EQ(fill(3), std::nullopt);
-  EXPECT_EQ(fill(kGaps - 3), std::nullopt);
-  EXPECT_EQ(fill(kGaps / 2), Drop::kTcpReassemblyFull);
-  EXPECT_TRUE(peer.text(0, kStep).has_readable);
+  leave_many_gaps(peer);
+  for (uint32_t i = 1; i < kManyRuns; ++i) {
+    EXPECT_FALSE(peer.text(i * kRunStep + 1, kRunStep - 1).drop) << i;
+  }
+  const Effects& effects = peer.text(0, kRunStep);
+  EXPECT_TRUE(effects.has_readable);
+  EXPECT_EQ(read_all(peer), kManyRuns * kRunStep + 1);
+}
+
+TEST(Receive, EachPlaceBehindAGapIsFound) {
+  Peer peer(with_many_gaps());
+  peer.dial();
+  leave_many_gaps(peer);
+  constexpr uint32_t kStride = 617;  // has no divisor in common with kManyRuns
+  for (uint32_t i = 1; i <= kManyRuns; ++i) {
+    const uint32_t gap = i * kStride % kManyRuns;
+    EXPECT_FALSE(peer.text(gap * kRunStep + 2, 1).drop) << gap;
+    EXPECT_EQ(peer.text(gap * kRunStep + 2, 1).drop, Drop::kTcpDuplicate) << gap;
+  }
+  while (peer.queue().take_out_of_order()) continue;
+  EXPECT_TRUE(peer.text(0, 100).has_readable);
+  EXPECT_EQ(read_all(peer), 100u);
 }
 
 /// Behind a gap at 0, `count` bytes, each in a segment of its own and `step` behind the last one.

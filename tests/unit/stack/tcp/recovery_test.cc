@@ -265,6 +265,54 @@ TEST(TailProbe, RepairedLossCostsAReduction) {  // RFC 8985 7.4.2
   EXPECT_LT(peer.info().cwnd_bytes, before);
 }
 
+/// A window of more than 100 segments. Of a burst of 40 the last three are lost; the tail loss
+/// probe arrives and shows that. Returns the end of the burst.
+uint32_t lose_the_tail_of_a_burst(Peer& peer) {
+  peer.dial();
+  uint32_t end = 0;
+  for (int i = 0; i < 4; ++i) {
+    peer.app_send(60000);
+    while (!peer.all().empty()) {
+      peer.now += millis(1);
+      end = static_cast<uint32_t>(peer.info().bytes_sent);
+      peer.ack(end);
+    }
+  }
+  EXPECT_GE(peer.info().cwnd_bytes, 100'000u);
+  peer.app_send(40000);
+  EXPECT_EQ(peer.all().size(), 40u);
+  end += 40000;
+  peer.now += millis(1);
+  peer.ack(end - 3000);
+  peer.run_deadline();
+  EXPECT_EQ(peer.all().size(), 1u);
+  peer.now += millis(2);
+  peer.ack_with_sack(end - 3000, {{end - 1000, end}});
+  EXPECT_EQ(peer.info().fast_recoveries, 1u);
+  peer.all();
+  return end;
+}
+
+// It was reduced to the segments in flight.
+TEST(Recovery, LossAtTheEndOfABurstKeepsMostOfTheWindow) {  // RFC 9438 4.6
+  Peer peer;
+  const uint32_t end = lose_the_tail_of_a_burst(peer);
+  peer.now += millis(2);
+  peer.ack(end);
+  EXPECT_GE(peer.info().cwnd_bytes, 60'000u);
+}
+
+TEST(Recovery, TimeoutReducesTheWindowThatPrrWasToReach) {  // RFC 9438 4.8
+  Peer peer;
+  lose_the_tail_of_a_burst(peer);
+  const uint32_t reduced = peer.info().ssthresh_bytes;
+  while (peer.info().timeouts == 0) {
+    peer.run_deadline();
+    peer.all();
+  }
+  EXPECT_NEAR(peer.info().ssthresh_bytes, reduced * 0.7, 1000);
+}
+
 TEST(TailProbe, SpuriousOneCostsNothing) {
   Peer peer;
   peer.dial();

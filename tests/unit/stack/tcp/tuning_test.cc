@@ -23,8 +23,9 @@ ConnectionConfig growing(bool has_timestamps) {
 /// once. Returns the window that is offered at the end.
 class Stream {
  public:
-  explicit Stream(const ConnectionConfig& config)
+  explicit Stream(const ConnectionConfig& config, Nanos handshake_rtt = millis(10))
       : peer(config), scale(config.receive_buffer_bytes > UINT16_MAX ? 4 : 0) {
+    peer.handshake_rtt = handshake_rtt;
     peer.syn_options.has_timestamps = config.timestamps;
     peer.dial();
     window = peer.info().receive_window_bytes;
@@ -82,14 +83,22 @@ void queued_round(Stream& stream) {
 }
 
 TEST(ReceiveTuning, AWindowDoesNotGrowForTheQueueItMakes) {
-  Stream stream(growing(true));
+  Stream stream(growing(true), micros(50));
   for (int i = 0; i < 200; ++i) queued_round(stream);
   EXPECT_GE(stream.window, 50'000u);
   EXPECT_LE(stream.window, 200'000u);
 }
 
+// Echoes that returned within one tick made it a short path, whose window does not grow.
+TEST(ReceiveTuning, APathOfAboutOneTickIsFilled) {
+  Stream stream(growing(true), micros(900));
+  for (int i = 0; i < 20; ++i) stream.round(micros(900), UINT32_MAX);
+  for (int i = 0; i < 40; ++i) stream.round(micros(1100), UINT32_MAX);
+  EXPECT_GT(stream.window, 600'000u);
+}
+
 TEST(ReceiveTuning, APathThatBecomesLongerIsFilled) {
-  Stream stream(growing(true));
+  Stream stream(growing(true), micros(50));
   for (int i = 0; i < 200; ++i) queued_round(stream);
   for (int i = 0; i < 30; ++i) stream.round(millis(20), UINT32_MAX);
   EXPECT_GT(stream.window, 600'000u);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <utility>
+
 #include "tests/unit/nccl_adapter/support/rdma_hosts.h"
 
 namespace lyre::nccl_adapter {
@@ -109,6 +112,66 @@ TEST_F(OpenDevices, LetPeersWriteOnlyWhereReceivesAreExposed) {
   known.forget(&received);
   known.forget(&sent);
   EXPECT_EQ(known.ranges(), 0u);
+}
+
+TEST_F(OpenDevices, ExposeNoByteBesideWhatNcclRegistered) {
+  alignas(4096) static uint8_t pages[8 * 4096];
+  Registrations& known = hosts_[0]->places(address(1)).front().device->registrations();
+  const Memory received{.data = pages + 100, .bytes = 20'000, .is_exposed = true};
+  const Memory same = {.data = pages + 100, .bytes = 20'000, .is_exposed = true};
+  const ibv_mr* mr = known.find(&received);
+  ASSERT_NE(mr, nullptr);
+  EXPECT_EQ(mr->addr, static_cast<void*>(pages + 100));
+  EXPECT_EQ(mr->length, 20'000u);
+  EXPECT_EQ(known.find(&same), mr);
+  known.forget(&received);
+  known.forget(&same);
+  EXPECT_EQ(known.ranges(), 0u);
+}
+
+int g_opened = 0;
+
+ibv_context* open_counted(ibv_device* device) {
+  ++g_opened;
+  return adapter_sim::rdma_api().open_device(device);
+}
+
+TEST_F(OpenDevices, ThatCannotBeUsedAreNotOpenedAtEachLook) {
+  VerbsApi api = adapter_sim::rdma_api();
+  api.open_device = open_counted;
+  api.alloc_pd = [](ibv_context*) -> ibv_pd* { return errno = ENOMEM, nullptr; };
+  VerbsDevices refused(api, Settings{});
+  caller_ = 0;
+  g_opened = 0;
+  for (int i = 0; i < 10; ++i) {
+    events_.run_until(events_.now_ns() + kVerbsLookNs);
+    refused.look(events_.now_ns());
+    EXPECT_EQ(refused.why_not(), "sim0 gives no protection domain: Cannot allocate memory");
+  }
+  EXPECT_EQ(g_opened, 1);
+  events_.run_until(events_.now_ns() + kVerbsRefusedNs);
+  refused.look(events_.now_ns());
+  EXPECT_EQ(g_opened, 2);
+}
+
+bool g_has_gid_changed = false;
+
+int report_gid_change(ibv_context*, ibv_async_event* out) {
+  out->event_type = IBV_EVENT_GID_CHANGE;
+  return std::exchange(g_has_gid_changed, false) ? 0 : -1;
+}
+
+TEST_F(OpenDevices, ReadTheirAddressesAgainWhenTheseChange) {
+  VerbsApi api = adapter_sim::rdma_api();
+  api.get_async_event = report_gid_change;
+  VerbsDevices devices(api, Settings{});
+  caller_ = 0;
+  devices.look(events_.now_ns());
+  network_.devices().front()->gid[15] = 77;
+  EXPECT_EQ(devices.places(address(1)).front().gid.address, address(0));
+  g_has_gid_changed = true;
+  devices.progress(events_.now_ns() + kTickNs);
+  EXPECT_EQ(devices.places(address(1)).front().gid.address, address(76));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "tools/lyre/metrics/unix_server.h"
+#include "tools/lyre/metrics/http_server.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -6,7 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -21,7 +25,10 @@
 #include <optional>
 #include <utility>
 
+#include "libclient/include/lyre/lyre.h"
 #include "tools/lyre/failure.h"
+#include "tools/lyre/metrics/shared_texts.h"
+#include "tools/lyre/units.h"
 
 namespace lyre::tools {
 namespace {
@@ -30,9 +37,11 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using Local = asio::local::stream_protocol;
+/// TCP or a UNIX socket.
+using Stream = asio::generic::stream_protocol;
 using boost::system::error_code;
 
-/// A scraper that sends nothing, or reads nothing, for so long is hung up on.
+/// A request, and an answer, that take longer are given up: the scraper is hung up on.
 constexpr std::chrono::seconds kPatience{10};
 /// Connections at a time. The oldest one is hung up on for another one: a scrape takes
 /// milliseconds.
@@ -47,8 +56,7 @@ constexpr uint64_t kBodyBytesMax = 1024;
 /// One scraper: a request, its answer, and the next request.
 class Scraper : public std::enable_shared_from_this<Scraper> {
  public:
-  Scraper(Local::socket socket, const std::function<std::string()>& text)
-      : stream_(std::move(socket)), text_(text) {}
+  Scraper(Stream::socket socket, SharedTexts& texts) : stream_(std::move(socket)), texts_(texts) {}
 
   void read() {
     parser_.emplace();
@@ -68,26 +76,30 @@ class Scraper : public std::enable_shared_from_this<Scraper> {
     response_ = {};
     response_.version(request.version());
     response_.keep_alive(request.keep_alive());
-    if (request.target() != "/metrics") {
+    const auto target = request.target();
+    if (target.substr(0, target.find('?')) != "/metrics") {
       response_.result(http::status::not_found);
     } else if (request.method() != http::verb::get) {
       response_.result(http::status::method_not_allowed);
     } else {
       response_.set(http::field::content_type, "text/plain; version=0.0.4; charset=utf-8");
-      response_.body() = text_();
+      text_ = texts_.next();
+      response_.body() = {text_->data(), text_->size()};
     }
     response_.prepare_payload();
     stream_.expires_after(kPatience);
     http::async_write(stream_, response_, [self = shared_from_this()](error_code error, size_t) {
+      self->text_.reset();
       if (!error && self->response_.keep_alive()) self->read();
     });
   }
 
-  beast::basic_stream<Local> stream_;
-  const std::function<std::string()>& text_;
+  beast::basic_stream<Stream> stream_;
+  SharedTexts& texts_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
-  http::response<http::string_body> response_;
+  std::shared_ptr<const std::string> text_;  ///< while it is sent
+  http::response<http::span_body<const char>> response_;
 };
 
 /// Connections for which there are descriptors: an answer for which none are left says that there
@@ -100,38 +112,78 @@ size_t scrapers_max(int own) {
   return std::min<rlim_t>(limit.rlim_cur - taken, kScrapersMax);
 }
 
+/// Where the server listens.
+struct Address {
+  std::string text;
+  Stream::endpoint endpoint;
+  bool is_path;
+};
+
+Address address_of(const std::string& text) {
+  if (text.starts_with('/')) {
+    if (text.size() >= sizeof(sockaddr_un::sun_path)) {
+      throw Failure(kExitFailure, text + ": a socket's path has at most " +
+                                      std::to_string(sizeof(sockaddr_un::sun_path) - 1) + " bytes");
+    }
+    return {text, Local::endpoint(text), true};
+  }
+  lyre_addr address{};
+  if (text.starts_with(':') || lyre_addr_parse(text.c_str(), &address) != 0 || address.port == 0) {
+    throw Failure(kExitUsage, "--listen: '" + text +
+                                  "' is neither ADDR:PORT, as 127.0.0.1:9417, nor the path of a "
+                                  "UNIX socket");
+  }
+  const auto ip = asio::ip::make_address(format_address(address.address));
+  return {text, asio::ip::tcp::endpoint(ip, address.port), false};
+}
+
+/// The socket of a server that died: nobody listens there any more. A file of another kind refuses
+/// connections, too, and stays.
+void remove_stale(asio::io_context& io, const std::string& path) {
+  struct stat file {};
+  if (::lstat(path.c_str(), &file) != 0 || !S_ISSOCK(file.st_mode)) return;
+  error_code error;
+  Local::socket probe(io);
+  probe.connect(Local::endpoint(path), error);
+  if (error == boost::system::errc::connection_refused) ::unlink(path.c_str());
+}
+
 class Server {
  public:
-  Server(asio::io_context& io, const std::string& path, const std::function<std::string()>& text)
-      : acceptor_(io), retry_(io), path_(path), text_(text) {
-    error_code error;
-    remove_stale(io);
-    acceptor_.open(Local(), error);
-    if (!error) acceptor_.bind(Local::endpoint(path), error);
-    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-    if (error) throw Failure(kExitFailure, "cannot listen on " + path + ": " + error.message());
+  Server(asio::io_context& io, const Address& address, const std::function<std::string()>& text)
+      : acceptor_(io), retry_(io), address_(address), texts_(text) {
+    if (address.is_path) remove_stale(io, address.text);
+    if (const error_code error = listen()) {
+      throw Failure(kExitFailure, "cannot listen on " + address.text + ": " + error.message());
+    }
     scrapers_max_ = scrapers_max(acceptor_.native_handle());
     accept();
   }
-  ~Server() { ::unlink(path_.c_str()); }
+  ~Server() {
+    if (address_.is_path) ::unlink(address_.text.c_str());
+  }
 
  private:
-  /// The socket of a server that died: nobody listens there any more. A file of another kind
-  /// refuses connections, too, and stays.
-  void remove_stale(asio::io_context& io) const {
-    struct stat file {};
-    if (::lstat(path_.c_str(), &file) != 0 || !S_ISSOCK(file.st_mode)) return;
+  error_code listen() {
     error_code error;
-    Local::socket probe(io);
-    probe.connect(Local::endpoint(path_), error);
-    if (error == boost::system::errc::connection_refused) ::unlink(path_.c_str());
+    acceptor_.open(address_.endpoint.protocol(), error);
+    if (!error && !address_.is_path) {
+      // Connections of a server that has ended do not keep its address.
+      acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+    }
+    if (!error && address_.endpoint.protocol().family() == AF_INET6) {
+      acceptor_.set_option(asio::ip::v6_only(true), error);
+    }
+    if (!error) acceptor_.bind(address_.endpoint, error);
+    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    return error;
   }
   void accept() {
-    acceptor_.async_accept([this](error_code error, Local::socket socket) {
+    acceptor_.async_accept([this](error_code error, Stream::socket socket) {
       if (error == asio::error::operation_aborted) return;
       if (is_short(error)) return accept_later();
       if (error && error != asio::error::connection_aborted) {
-        throw Failure(kExitFailure, path_ + ": " + error.message());
+        throw Failure(kExitFailure, address_.text + ": " + error.message());
       }
       if (!error) begin(std::move(socket));
       accept();
@@ -149,10 +201,10 @@ class Server {
       if (!error) accept();
     });
   }
-  void begin(Local::socket socket) {
+  void begin(Stream::socket socket) {
     scrapers_.remove_if([](const auto& scraper) { return scraper.expired(); });
     if (scrapers_.size() >= scrapers_max_) hang_up_on_oldest();
-    const auto scraper = std::make_shared<Scraper>(std::move(socket), text_);
+    const auto scraper = std::make_shared<Scraper>(std::move(socket), texts_);
     scrapers_.push_back(scraper);
     scraper->read();
   }
@@ -163,26 +215,25 @@ class Server {
     scrapers_.pop_front();
   }
 
-  Local::acceptor acceptor_;
+  asio::basic_socket_acceptor<Stream> acceptor_;
   asio::steady_timer retry_;
   std::list<std::weak_ptr<Scraper>> scrapers_;  ///< in the order of their coming
   size_t scrapers_max_ = kScrapersMax;
-  const std::string path_;
-  const std::function<std::string()>& text_;
+  const Address address_;
+  SharedTexts texts_;
 };
 
 }  // namespace
 
-void serve_on_unix_socket(const std::string& path, const std::function<std::string()>& text) {
-  if (path.size() >= sizeof(sockaddr_un::sun_path)) {
-    throw Failure(kExitFailure, path + ": a socket's path has at most " +
-                                    std::to_string(sizeof(sockaddr_un::sun_path) - 1) + " bytes");
-  }
+void serve_metrics(const std::string& address, const std::function<std::string()>& text) {
   asio::io_context io;
   asio::signal_set ends(io, SIGINT, SIGTERM);
   ends.async_wait([&io](error_code, int) { io.stop(); });
-  const Server server(io, path, text);
-  std::cerr << "serving /metrics at " << path << std::endl;
+  const Address at = address_of(address);
+  const Server server(io, at, text);
+  std::cerr << "serving "
+            << (at.is_path ? "/metrics at " + address : "http://" + address + "/metrics")
+            << std::endl;
   io.run();
 }
 
