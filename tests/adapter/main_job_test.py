@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import processes
 from daemon import Programs
 from network import NetworkError, VethPair
-from two_hosts import IPV6_INTERFACES, TwoHosts
+from two_hosts import IPV6_INTERFACES, MTU, SUPER_PACKETS, TwoHosts
 from wired_hosts import NO_OFFLOADS, Switch, TwoRails, WiredHosts
 
 ARGS = None
@@ -44,6 +44,20 @@ def job(a, b, *options, iterations=1):
 def run(command, **environment):
     return processes.run(command, BOUND_S + 30, capture_output=True,
                          env=dict(os.environ, LYRE_DATA_DIR=ARGS.data, **environment))
+
+
+def expect_a_transfer(test, hosts, address, count):
+    """Sends so many bytes from a to b. Both sides compare every byte and the hashes."""
+    command, environment = hosts.b.lyre("perf", "server", "--once")
+    serving = processes.start(command, env=environment, stderr=subprocess.PIPE,
+                              stdout=subprocess.DEVNULL, text=True)
+    test.addCleanup(serving.stderr.close)
+    test.addCleanup(processes.end, serving)
+    test.assertIn("listening", serving.stderr.readline())
+    command, environment = hosts.a.lyre("perf", "client", f"{address}:5201", "--bytes", str(count),
+                                        "--verify")
+    asked = processes.run(command, BOUND_S, capture_output=True, env=environment)
+    test.assertEqual(asked.returncode, 0, asked.stderr)
 
 
 class MainJob(unittest.TestCase):
@@ -163,16 +177,7 @@ class Ipv6(unittest.TestCase):
             done = run(job(hosts.a, hosts.b, "--json", "--ranks", "2", *SIZES))
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(json.loads(done.stdout)["plugin"]["elements_verified"], ELEMENTS * 4)
-            command, environment = hosts.b.lyre("perf", "server", "--once")
-            serving = processes.start(command, env=environment, stderr=subprocess.PIPE,
-                                      stdout=subprocess.DEVNULL, text=True)
-            self.addCleanup(serving.stderr.close)
-            self.addCleanup(processes.end, serving)
-            self.assertIn("listening", serving.stderr.readline())
-            command, environment = hosts.a.lyre("perf", "client", f"{remote}:5201", "--bytes",
-                                                "1000000", "--verify")
-            asked = processes.run(command, BOUND_S, capture_output=True, env=environment)
-            self.assertEqual(asked.returncode, 0, asked.stderr)
+            expect_a_transfer(self, hosts, remote, 1_000_000)
 
     def test_the_job_and_perf_over_ipv6(self):
         self.expect_a_job_done(IPV6_INTERFACES, "[fd00:9::2]")
@@ -180,6 +185,38 @@ class Ipv6(unittest.TestCase):
     def test_hosts_that_tell_different_families(self):
         self.expect_a_job_done({"host-a": ["10.9.0.1/24", "fd00:9::1/64"],
                                 "host-b": ["fd00:9::2/64", "10.9.0.2/24"]}, "10.9.0.2")
+
+
+class SuperPackets(unittest.TestCase):
+    """TCP packets of up to 64 KiB, which cross the wire uncut."""
+
+    FRAME_BYTES_MAX = MTU + 18  # of a packet that is none
+    COUNT = 64 << 20
+
+    @staticmethod
+    def received(host):
+        """Packets that the workers received, and their bytes."""
+        counters = [worker["counters"] for worker in host.look("stats")["workers"]]
+        return [sum(one[name] for one in counters) for name in ("rx_packets", "rx_bytes")]
+
+    def expect_super_packets(self, host, before):
+        deadline = time.monotonic() + BOUND_S
+        while True:  # workers write these counters some times a second
+            packets, count = (now - then for now, then in zip(self.received(host), before))
+            if count >= self.COUNT:
+                break
+            self.assertLess(time.monotonic(), deadline, f"{count} bytes were received")
+            time.sleep(0.05)
+        self.assertGreater(count, packets * self.FRAME_BYTES_MAX)
+
+    def test_the_job_and_perf(self):
+        with TwoHosts(Programs(ARGS.build), sections=SUPER_PACKETS) as hosts:
+            done = run(job(hosts.a, hosts.b, "--json", "--ranks", "2", *SIZES))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(json.loads(done.stdout)["plugin"]["elements_verified"], ELEMENTS * 4)
+            before = self.received(hosts.b)
+            expect_a_transfer(self, hosts, "10.9.0.2", self.COUNT)
+            self.expect_super_packets(hosts.b, before)
 
 
 class Wires(unittest.TestCase):

@@ -27,7 +27,9 @@ from two_hosts import TwoHosts
 
 BOUND_S = 60
 FAILURE, USAGE, NO_DAEMON = 1, 2, 3
-SERVER = "10.9.0.2:5201"
+SERVER, SERVER6 = "10.9.0.2:5201", "[fd00:9::2]:5201"
+INTERFACES = {"host-a": ["10.9.0.1/24", "fd00:9::1/64"], "host-b": ["10.9.0.2/24", "fd00:9::2/64"]}
+DSCP, HOP_LIMIT = 46, 33
 # More than fits into the ring of a worker.
 MANY_BYTES = 64 << 20
 
@@ -62,7 +64,9 @@ def counter(path, code):
 class Pcap(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.hosts = cls.enterClassContext(TwoHosts(Programs(BUILD)))
+        cls.hosts = cls.enterClassContext(TwoHosts(
+            Programs(BUILD), interfaces=INTERFACES,
+            sections={"port": {"dscp": DSCP, "hop_limit": HOP_LIMIT}}))
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -99,11 +103,11 @@ class Pcap(unittest.TestCase):
         command, environment = host.lyre(*arguments)
         return processes.run(command, BOUND_S, capture_output=True, env=environment)
 
-    def transfer(self, count):
+    def transfer(self, count, address=SERVER):
         """Sends so many bytes from a to b, which verifies them."""
         server = self.start(self.hosts.b, "perf", "server", "--once", stdout=subprocess.DEVNULL)
         server.stderr.readline()  # it listens
-        done = self.run_lyre(self.hosts.a, "perf", "client", SERVER, "--bytes", str(count),
+        done = self.run_lyre(self.hosts.a, "perf", "client", address, "--bytes", str(count),
                              "--verify")
         self.assertEqual(done.returncode, 0, done.stderr)
         server.wait(BOUND_S)
@@ -135,6 +139,17 @@ class Pcap(unittest.TestCase):
                          (captured, 0))
         self.assertGreaterEqual(counter(self.file, RECEIVED), captured)
         self.assertEqual(os.stat(self.file).st_mode & 0o777, 0o600)
+
+    @unittest.skipUnless(shutil.which("tshark"), "no tshark on this machine")
+    def test_packets_have_the_dscp_and_the_hop_limit_of_the_configuration(self):
+        for address, fields in ((SERVER, ("ip.dsfield.dscp", "ip.ttl")),
+                                (SERVER6, ("ipv6.tclass.dscp", "ipv6.hlim"))):
+            with self.subTest(address=address):
+                process = self.capture("-w", self.file, "tcp port 5201")
+                self.transfer(1000, address)
+                self.end(process)
+                self.assertEqual({tuple(packet) for packet in self.tshark(*fields)},
+                                 {(str(DSCP), str(HOP_LIMIT))})
 
     @unittest.skipUnless(shutil.which("tshark"), "no tshark on this machine")
     def test_limits_cut_packets_and_end_the_capture(self):

@@ -1,19 +1,26 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "libclient/include/lyre/lyre.h"
 #include "tests/support/daemon_pair.h"
 
-// A daemon that comes back on a wire that its peer remembers, and one that stood still.
+// A daemon that comes back on a wire that its peer remembers, one that stood still, and one whose
+// worker hangs.
 namespace lyre::test {
 namespace {
 
@@ -174,6 +181,81 @@ TEST_F(Standstill, OfManySlicesEndsNoSession) {
     ::kill(pair_.pid(0), SIGSTOP);
   }
   expect_goes_on();
+}
+
+/// The worker's thread of a daemon, which makes no turn as long as this object exists: a tracer has
+/// stopped it. The other threads of the process run on.
+class StoppedWorker {
+ public:
+  explicit StoppedWorker(pid_t process) : thread_(worker_of(process)) {
+    is_stopped_ = thread_ > 0 && ::ptrace(PTRACE_SEIZE, thread_, nullptr, nullptr) == 0 &&
+                  ::ptrace(PTRACE_INTERRUPT, thread_, nullptr, nullptr) == 0 &&
+                  ::waitpid(thread_, nullptr, __WALL) == thread_;
+  }
+  ~StoppedWorker() {
+    if (is_stopped_) ::ptrace(PTRACE_DETACH, thread_, nullptr, nullptr);
+  }
+  StoppedWorker(const StoppedWorker&) = delete;
+  StoppedWorker& operator=(const StoppedWorker&) = delete;
+
+  bool is_stopped() const { return is_stopped_; }
+  /// Waits until its process ends, a minute at most: a process has not ended for others before the
+  /// tracer has heard of the end of the thread.
+  void await_end() {
+    const auto deadline = Clock::now() + std::chrono::minutes(1);
+    while (is_stopped_ && Clock::now() < deadline) {
+      int status = 0;
+      const pid_t changed = ::waitpid(thread_, &status, __WALL | WNOHANG);
+      is_stopped_ = changed == 0 || (changed == thread_ && WIFSTOPPED(status));
+      ::usleep(10'000);
+    }
+  }
+
+ private:
+  static pid_t worker_of(pid_t process) {
+    const std::filesystem::path threads = "/proc/" + std::to_string(process) + "/task";
+    for (const auto& entry : std::filesystem::directory_iterator(threads)) {
+      std::string name;
+      std::ifstream(entry.path() / "comm") >> name;
+      if (name.starts_with("lyre-core")) return std::stoi(entry.path().filename());
+    }
+    return -1;
+  }
+
+  const pid_t thread_;
+  bool is_stopped_ = false;
+};
+
+// Containers have no watchdog: the daemon itself has to make room for another one.
+TEST(Hang, OfAWorkerEndsItsDaemonAndAnotherOneServes) {
+  constexpr rlimit kNoCore{};
+  ::setrlimit(RLIMIT_CORE, &kNoCore);
+  DaemonPair pair(std::getenv("LYRE_TEST_LYRED"));
+  const Context from = open(pair, 0);
+  {
+    StoppedWorker worker(pair.pid(1));
+    if (!worker.is_stopped()) GTEST_SKIP() << "may not trace a thread";
+    worker.await_end();
+  }
+  EXPECT_EQ(pair.await_end(1), "signal " + std::to_string(SIGABRT)) << pair.log_tail(1);
+  EXPECT_NE(pair.log(1).find("a worker has made no turn for "), std::string::npos)
+      << pair.log_tail(1);
+  pair.restart(1);
+  EXPECT_TRUE(can_connect(pair, from.get(), open(pair, 1).get()));
+}
+
+TEST(Hang, OfAWorkerDoesNotKeepItsDaemonFromStopping) {
+  DaemonPair pair(std::getenv("LYRE_TEST_LYRED"));
+  {
+    StoppedWorker worker(pair.pid(1));
+    if (!worker.is_stopped()) GTEST_SKIP() << "may not trace a thread";
+    ::kill(pair.pid(1), SIGTERM);
+    worker.await_end();
+  }
+  EXPECT_EQ(pair.await_end(1), "exit status 1") << pair.log_tail(1);
+  EXPECT_NE(pair.log(1).find("a worker hangs: the daemon ends without stopping it"),
+            std::string::npos)
+      << pair.log_tail(1);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import processes
 from daemon import Daemon, DaemonError, Programs, Settings
 from network import Namespace, NetworkError, VethPair
-from two_hosts import ADDRESSES, TwoHosts, cores, scratch_folder
+from two_hosts import ADDRESSES, SUPER_PACKETS, TwoHosts, cores, scratch_folder
 
 BOUND_S = 90
 PORT = 5300
@@ -126,6 +126,14 @@ def change_config(test, host, old, new):
         file.write(text.replace(old, new))
 
 
+def replace(path, text):
+    """Another file in its place, as a package manager does it."""
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(path + ".new", 0o755)
+    os.rename(path + ".new", path)
+
+
 def log_pauses(subject, pauses):
     """For a person who reads the log: nothing is asserted of times."""
     milliseconds = sorted(pause / 1e6 for pause in pauses)
@@ -180,6 +188,15 @@ class Upgrades(unittest.TestCase):
                 pauses.append(host.upgrade()["pause_ns"])
             return pauses
         return self.beside(start, upgrade, seconds)
+
+    def with_own_lyred(self):
+        """The programs, with a copy of lyred that the test may replace."""
+        folder = scratch_folder()
+        self.addCleanup(shutil.rmtree, folder, True)
+        programs = Programs(self.programs.build)
+        programs.lyred = os.path.join(folder, "lyred")
+        shutil.copy(self.programs.lyred, programs.lyred)
+        return programs
 
     def expect_refusal(self, said, *words):
         """`said` comes from refusal_of()."""
@@ -251,6 +268,13 @@ class MemifTest(Upgrades):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertTrue(json.loads(done.stdout)["received"]["intact"])
             self.assertEqual(len(hosts.a.look("clients")["clients"]), 1)
+
+    def test_super_packets(self):
+        """After an upgrade clients get copies of what came in several buffers."""
+        with TwoHosts(self.programs, sections=SUPER_PACKETS) as hosts:
+            _, reports = self.upgrade_while(self.transfer(hosts, "--verify"), [hosts.a, hosts.b], 2,
+                                            8)
+            self.check(reports)
 
     def test_many_sessions(self):
         count = SESSIONS if IS_THOROUGH else BULK_SESSIONS
@@ -449,6 +473,26 @@ class XdpTest(VethPeer):
         self.refuse_without_address()
 
 
+class SlowPortTest(Upgrades):
+    """The port of the new process needs longer to open than a session may stay unacknowledged."""
+
+    USER_TIMEOUT_MS = 3000
+    SLOW_S = 5
+    TIMEOUTS = {"host-a": {"tcp": {"user_timeout_ms": USER_TIMEOUT_MS}},
+                "host-b": {"tcp": {"user_timeout_ms": 1000 * LONGEST_S}}}
+
+    def test_the_pause_ends_no_session(self):
+        programs = self.with_own_lyred()
+        library = os.path.join(os.path.abspath(programs.build), "tests/support/libslow_nic.so")
+        with TwoHosts(programs, sections_of=self.TIMEOUTS) as hosts:
+            replace(programs.lyred, f"#!/bin/sh\nexec env LD_PRELOAD={library} "
+                    f"LYRE_TEST_SLOW_NIC={self.SLOW_S} {self.programs.lyred} \"$@\"\n")
+            pauses, reports = self.upgrade_while(MemifTest.transfer(hosts, "--verify"), [hosts.a],
+                                                 1, MOVING_S)
+            self.check(reports)
+        self.assertGreater(pauses[0], self.USER_TIMEOUT_MS * 1_000_000, "the port was not slow")
+
+
 class FailureTest(Upgrades):
     """A new process that cannot serve leaves the old one as it was."""
 
@@ -462,11 +506,7 @@ class FailureTest(Upgrades):
 
     def is_refused(self, seconds, change, words):
         """False, and nothing is known, if the transfer of so many seconds ended too early."""
-        folder = scratch_folder()
-        self.addCleanup(shutil.rmtree, folder, True)
-        programs = Programs(self.programs.build)
-        programs.lyred = os.path.join(folder, "lyred")
-        shutil.copy(self.programs.lyred, programs.lyred)
+        programs = self.with_own_lyred()
         with TwoHosts(programs) as hosts:
             with Transfer(hosts.a.lyre, hosts.b.lyre, ADDRESSES["host-a"], "--ping-pong", "--count",
                           str(int(seconds / INTERVAL_S)), "--interval",
@@ -483,24 +523,16 @@ class FailureTest(Upgrades):
                 transfer.reports()
         return was_running
 
-    @staticmethod
-    def replace(path, text):
-        """Another file in its place, as a package manager does it."""
-        with open(path + ".new", "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(path + ".new", 0o755)
-        os.rename(path + ".new", path)
-
     def test_a_program_that_is_not_there(self):
         self.run_refused(lambda host, program: os.unlink(program), "No such file")
 
     def test_a_program_that_crashes(self):
-        self.run_refused(lambda host, program: self.replace(program, "#!/bin/sh\nkill -SEGV $$\n"),
+        self.run_refused(lambda host, program: replace(program, "#!/bin/sh\nkill -SEGV $$\n"),
                          "signal 11")
 
     def test_a_program_that_is_another(self):
         self.run_refused(
-            lambda host, program: self.replace(program, "#!/bin/sh\nexit 7\n"), "status 7")
+            lambda host, program: replace(program, "#!/bin/sh\nexit 7\n"), "status 7")
 
     def test_a_configuration_that_is_wrong(self):
         self.run_refused(lambda host, program: change_config(self, host, "mtu =", "mtus ="),

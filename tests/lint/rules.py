@@ -129,6 +129,10 @@ BANNED_IN_CODE = [
     (r'\bdynamic_cast\b|\btypeid\b', ['stack'], [], 'stack/ is built without RTTI'),
     (r'\b(?:steady|system|high_resolution)_clock\b|\bclock_gettime\b|\bgettimeofday\b|\brdtscp?\b|'
      r'\b__rdtscp?\b', ['stack'], ['stack/io/dpdk'], 'take Nanos now as an argument'),
+    # The files that are free show a time of day.
+    (r'\bsystem_clock\b|\bCLOCK_REALTIME\b', ['daemon', 'libclient', 'nccl_adapter', 'tools'],
+     ['daemon/assembly.cc', 'tools/lyre/pcap/run.cc', 'tools/lyre/snapshot.cc'],
+     'use the steady clock: somebody may set the time of day during a wait'),
     (r'\bstd::random_device\b|\bstd::mt19937(?:_64)?\b|\bgetrandom\b|\bs?rand\s*\(', ['stack'], [],
      'take a seeded Rng (stack/base/rng.h)'),
     (r'\brte_\w+', PRODUCT, ['stack/io/dpdk'],

@@ -157,6 +157,12 @@ void DaemonPair::stop(int host, int signal) {
   check_end(host, signal == SIGKILL ? "signal " + std::to_string(SIGKILL) : "exit status 0");
 }
 
+std::string DaemonPair::await_end(int host) {
+  const auto deadline = Clock::now() + kStopTimeout;
+  while (is_running(host) && Clock::now() < deadline) std::this_thread::sleep_for(kPause);
+  return std::exchange(hosts_[index(host)].end, "");
+}
+
 void DaemonPair::check_end(int host, const std::string& expected) {
   const std::string end = std::exchange(hosts_[index(host)].end, "");
   if (end.empty() || end == expected) return;

@@ -10,8 +10,9 @@ namespace lyre::test {
 
 /// Two lyred processes on this machine, hosts 0 and 1, connected by a memif wire. Their files are
 /// in a temporary directory, removed with this object. Thread: one. Fails: the constructor throws
-/// std::runtime_error with the end of the daemon's log. The running test fails when a daemon that
-/// kill() did not end ends with another exit status than 0, or does not stop in time.
+/// std::runtime_error with the end of the daemon's log. The running test fails when a daemon ends
+/// with another exit status than 0, or does not stop in time, unless kill() ended it or await_end()
+/// returned how it ended.
 class DaemonPair {
  public:
   /// `lyred` is the program; `extra_tcp_toml` is added to the [tcp] section of both configurations.
@@ -31,6 +32,9 @@ class DaemonPair {
   void kill(int host);
   /// Asks it to stop in order (SIGTERM), and waits for the end.
   void terminate(int host);
+  /// Waits until it has ended by itself. Returns how: "exit status 1", "signal 6"; "" if it runs on
+  /// for a minute.
+  std::string await_end(int host);
   enum class Wire { kAny, kUp };
   /// Starts a host that has ended. Waits until it answers and its wire is in the state `wire`.
   void restart(int host, Wire wire = Wire::kUp);

@@ -10,6 +10,8 @@ ADDRESSES = {"host-a": "10.9.0.1", "host-b": "10.9.0.2"}
 # The default MTU of a network.
 MTU = 1500
 IPV6_INTERFACES = {"host-a": "fd00:9::1/64", "host-b": "fd00:9::2/64"}
+# Of the configuration: TCP packets of up to 64 KiB cross a memif wire uncut.
+SUPER_PACKETS = {"port": {"trusted": True, "super_packets": True}}
 
 
 def scratch_folder():
@@ -27,17 +29,20 @@ def cores():
 class TwoHosts:
     """Daemons `a` and `b`, which run inside a `with` block: both are ready and their link is up."""
 
-    def __init__(self, programs, mtu=MTU, sections=None, interfaces=None, cores_of=None, wire=None):
+    def __init__(self, programs, mtu=MTU, sections=None, interfaces=None, cores_of=None, wire=None,
+                 sections_of=None):
         """`interfaces` are by name what the port's "address" shall be; default: of IPv4. `cores_of`
         are by name those of the workers; default: one each. `wire`: a VethPair, such as those of
-        wires.py, up, in place of memif."""
+        wires.py, up, in place of memif. `sections_of` are by name sections that one host has beside
+        `sections`."""
         interfaces = interfaces or {name: f"{address}/24" for name, address in ADDRESSES.items()}
         self._folder = scratch_folder()
         self._wire = wire
         self.a, self.b = (
             Daemon(programs,
                    Settings(name, self._device(role), interfaces[name], core, mtu,
-                            self._sections(sections, (cores_of or {}).get(name))),
+                            self._sections(sections, (sections_of or {}).get(name),
+                                           (cores_of or {}).get(name))),
                    self._folder, wire.inside(end) if wire else ())
             for (name, role, core, end) in zip(
                 interfaces, ("server", "client"), cores(),
@@ -50,8 +55,8 @@ class TwoHosts:
         return f"net_memif0,role={role},socket={path},socket-abstract=no"
 
     @staticmethod
-    def _sections(sections, worker_cores):
-        out = dict(sections or {})
+    def _sections(common, own, worker_cores):
+        out = {**(common or {}), **(own or {})}
         if worker_cores:
             out["workers"] = {**out.get("workers", {}), "cores": list(worker_cores)}
         return out

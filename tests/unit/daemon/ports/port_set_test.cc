@@ -130,6 +130,22 @@ TEST_F(PortSetTest, EachWorkerHasAQueueOfEachPort) {
   EXPECT_EQ(ports_.queues(1), (std::vector<io::PacketIo*>{second[0].io, second[1].io}));
 }
 
+struct PortSetWithMarking : PortSetTest {
+  PortSetWithMarking() : PortSetTest(std::string(kTwoPorts) + "dscp = 46\nhop_limit = 3\n") {}
+};
+
+TEST_F(PortSetWithMarking, WorkersGetTheDscpAndTheHopLimitOfEachPort) {
+  ASSERT_TRUE(open().ok());
+  for (const uint32_t worker : {0u, 1u}) {
+    const auto bindings = ports_.bindings(worker);
+    ASSERT_EQ(bindings.size(), 2u);
+    EXPECT_EQ(bindings[0].marking.dscp, 0);
+    EXPECT_EQ(bindings[0].marking.hop_limit, 64);
+    EXPECT_EQ(bindings[1].marking.dscp, 46);
+    EXPECT_EQ(bindings[1].marking.hop_limit, 3);
+  }
+}
+
 TEST_F(PortSetTest, APortWithIpv6HasALinkLocalAddressAndItsGroups) {
   ASSERT_TRUE(open().ok());
   EXPECT_EQ(ports_.addresses_of(0).size(), 1u);

@@ -1,0 +1,96 @@
+#include "daemon/predecessor.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/daemon/daemon_fixture.h"
+
+namespace lyre {
+namespace {
+
+/// A daemon that serves, with a simulated port, and a program that cannot go on in its place.
+class PredecessorTest : public DaemonTest {
+ protected:
+  PredecessorTest() : config_(config()) {}
+
+  void SetUp() override {
+    ASSERT_TRUE(replies_.open().ok());
+    auto parts = Assembly::make(config_, std::make_unique<SimBackend>(states_),
+                                {.io = io_, .mappings = mappings_}, replies_.bell_fd());
+    ASSERT_TRUE(parts.ok()) << parts.error().text;
+    parts_ = std::move(*parts);
+    ASSERT_TRUE(parts_->open().ok());
+    ASSERT_TRUE(parts_->start().ok());
+    replies_.begin(parts_->registry(), parts_->control(), [] { return false; });
+    predecessor_ = std::make_unique<Predecessor>(
+        io_, Predecessor::Parts{.config = config_,
+                                .assembly = *parts_,
+                                .replies = replies_,
+                                .mappings = mappings_,
+                                .program = failing_program(),
+                                .keep_alive = [this] { on_sign(); },
+                                .on_replaced = [](pid_t) { ADD_FAILURE() << "was replaced"; }});
+  }
+  void TearDown() override {
+    predecessor_.reset();
+    parts_.reset();
+  }
+
+  /// It says kPrepared, and, when the test has waited enough, kFailed.
+  std::string failing_program() const {
+    const std::string path = directory_ + "/lyred";
+    std::ofstream(path) << "#!/bin/sh\n"
+                           "printf '\\002\\000\\000\\000next' >&3\n"
+                        << "until [ -e " << enough() << " ]; do sleep 0.01; done\n"
+                        << "printf '\\007\\000\\000\\000no room' >&3\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return path;
+  }
+  std::string enough() const { return directory_ + "/enough"; }
+
+  /// The service manager hears that the daemon is alive.
+  void on_sign() {
+    signs_.push_back(states_[0]->steps);
+    if (count_of(kClosed) == 1 + kSignsOfTheWait) std::ofstream(enough()) << "waited";
+  }
+  /// Signs when the port had done these steps.
+  int64_t count_of(const std::string& steps) const {
+    return std::count(signs_.begin(), signs_.end(), steps);
+  }
+
+  static constexpr const char* kClosed = "sx";
+  static constexpr int64_t kSignsOfTheWait = 2;
+  const Config config_;
+  ReplyTaker replies_{io_};
+  std::vector<std::string> signs_;
+  std::unique_ptr<Assembly> parts_;
+  std::unique_ptr<Predecessor> predecessor_;
+};
+
+// The control thread waits for the new process, and housekeeping does not run meanwhile.
+TEST_F(PredecessorTest, KeepsTheWatchdogOffInEachStepThatMayTakeLong) {
+  std::optional<UpgradeResult> result;
+  predecessor_->begin([&](const UpgradeResult& answer) { result = answer; });
+  ASSERT_TRUE(run_until([&] { return result.has_value(); }));
+  ASSERT_FALSE(result->status.ok());
+  EXPECT_EQ(result->status.error().text, "no room");
+  EXPECT_EQ(count_of(""), 1) << "the workers rest";
+  EXPECT_GE(count_of(kClosed), 1 + kSignsOfTheWait + 2)
+      << "the port is closed, the new process says nothing, and its end is awaited";
+  EXPECT_EQ(count_of("sxr"), 1) << "the port is open again";
+
+  EXPECT_EQ(states_[0]->steps, "sxrc");
+  const uint64_t turns = parts_->threads().turns(0);
+  EXPECT_TRUE(run_until([&] { return parts_->threads().turns(0) > turns; }));
+}
+
+}  // namespace
+}  // namespace lyre
