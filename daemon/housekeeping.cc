@@ -72,8 +72,7 @@ void Housekeeping::look() {
   header.clients_total.set(parts_.registry().attached_total());
   parts_.refresh_domain_stats();
   if (progress_.look(now)) keep_alive(now);
-  const Nanos end_after = later(kEndAfter, notifier_.watchdog_timeout());
-  if (progress_.has_hung_for(end_after)) end_hung_daemon(end_after);
+  if (progress_.must_end()) end_hung_daemon();
   schedule();
 }
 
@@ -151,11 +150,11 @@ void Housekeeping::look_for_checksums() {
       fmt::join(interfaces, " or "));
 }
 
-/// Containers have no watchdog, and a new daemon serves the clients. The core shows where the
-/// worker is.
-void Housekeeping::end_hung_daemon(Nanos after) {
+/// Containers have no watchdog, and that of the service waits longer. A new daemon serves the
+/// clients. The core shows where the worker is.
+void Housekeeping::end_hung_daemon() {
   spdlog::critical("a worker has made no turn for {} s: ending this process",
-                   after.value / seconds(1).value);
+                   kEndAfter.value / seconds(1).value);
   spdlog::default_logger()->flush();
   std::abort();
 }

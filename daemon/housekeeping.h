@@ -36,7 +36,7 @@ class Housekeeping {
   std::optional<channel::ClaimView> last_claim(uint32_t port) const;
   void look_for_checksums();
   void keep_alive(Nanos now);
-  [[noreturn]] void end_hung_daemon(Nanos after);
+  [[noreturn]] void end_hung_daemon();
 
   Assembly& parts_;
   Notifier& notifier_;

@@ -18,13 +18,11 @@ class Notifier {
   /// Another process is the service's from now on.
   void replaced(pid_t by);
   void keep_alive();
-  /// After this time without keep_alive() the daemon is ended; 0: there is no watchdog.
-  Nanos watchdog_timeout() const { return watchdog_timeout_; }
-  /// How often keep_alive() is due.
+  /// How often keep_alive() is due; 0: there is no watchdog.
   Nanos watchdog_period() const { return nanos(watchdog_timeout_.value / 3); }
 
  private:
-  Nanos watchdog_timeout_{0};
+  Nanos watchdog_timeout_{0};  ///< after this time without keep_alive() the daemon is ended
 };
 
 }  // namespace lyre

@@ -31,8 +31,7 @@ inline constexpr Nanos kDeviceCountersPeriod = seconds(1);
 inline constexpr Nanos kHousekeepingPeriod = millis(250);
 /// A worker that has made no turn for so long hangs: four looks, and ten times its longest sleep.
 inline constexpr Nanos kHangAfter = seconds(1);
-/// A daemon ends when one of its workers hangs for so long, or for the watchdog's time where that
-/// is longer.
+/// A daemon ends when one of its workers hangs for so long, whatever the watchdog's time is.
 inline constexpr Nanos kEndAfter = seconds(10);
 /// Period of the warning that another machine claims an address.
 inline constexpr Nanos kConflictWarningPeriod = seconds(10);

@@ -22,11 +22,9 @@ class Progress {
   /// True when not all of them have for so long that one must hang: an idle one makes a turn within
   /// kSleepMax. REQUIRES: look() is called every kHousekeepingPeriod.
   bool is_hanging(Nanos now) const;
-  /// True when that lasts for so many looks. They are counted, because this process may have been
+  /// True when that lasts for kEndAfter. Looks are counted, because this process may have been
   /// stopped for a while.
-  bool has_hung_for(Nanos time) const {
-    return vain_looks_ * kHousekeepingPeriod.value >= time.value;
-  }
+  bool must_end() const { return vain_looks_ * kHousekeepingPeriod.value >= kEndAfter.value; }
 
  private:
   Turns turns_;

@@ -121,9 +121,10 @@ void read_sacks(Core& core, Connection& c, const SegmentIn& segment, AckSample& 
   }
 }
 
-/// RFC 6298 3 (Karn) and RFC 7323 4.1: takes a round-trip sample if the ACK allows one.
-void update_rtt(Connection& c, AckSample& sample, Nanos now) {
-  if (sample.last_sent_at != kNever) {
+/// RFC 6298 3 (Karn) and RFC 7323 4.1: takes a round-trip sample if the ACK allows one. It may have
+/// waited while this host stood still.
+void update_rtt(const Core& core, Connection& c, AckSample& sample, Nanos now) {
+  if (sample.last_sent_at != kNever && !was_before_standstill(core, sample.last_sent_at)) {
     sample.rtt =
         later(earlier(sample.arrived_at - sample.last_sent_at, RttEstimator::kMax), nanos(1));
     c.rtt.note_min(sample.rtt, now);
@@ -138,6 +139,7 @@ void update_rtt(Connection& c, AckSample& sample, Nanos now) {
   } else {
     return;
   }
+  if (was_before_standstill(core, sample.arrived_at - rtt)) return;
   c.rtt.on_sample(rtt, now, micros(c.config.rto_min_us), millis(c.config.rto_max_ms));
   c.recovery.backoff = 0;  // RFC 6298 5.7: a new sample ends the backoff
 }
@@ -274,7 +276,7 @@ Verdict process_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos n
   update_window(core, c, segment, was_withdrawn, now, effects);
   if (is_telling) {
     if (c.has_sack) read_sacks(core, c, segment, sample);
-    update_rtt(c, sample, now);
+    update_rtt(core, c, sample, now);
     react_to_ack(core, c, sample, outcome, now);
     if (outcome.acked_bytes > 0) {
       arm_after_ack(c, now);
@@ -291,7 +293,7 @@ void process_syn_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos 
   AckSample sample = make_sample(c, segment, now);
   Scoreboard(core, c).ack_up_to(segment.ack, sample);
   c.snd.una = segment.ack;
-  update_rtt(c, sample, now);
+  update_rtt(core, c, sample, now);
   c.recovery.phase = RecoveryPhase::kOpen;
   c.recovery.backoff = 0;
   c.recovery.rack_valid = false;  // a SYN's round trip is no evidence about reordering of data

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 #include <variant>
 
@@ -122,6 +123,14 @@ void list_receive_state(Fields& fields, T& rcv) {
   for (auto& block : rcv.sacks) list_block(fields, block);
 }
 
+/// An upgrade forgets the loss that kFullLost has: releases before it know no such state.
+template <typename Fields, typename T>
+void list_path_test(Fields& fields, T& snd) {
+  PathTest test = std::min(snd.path_test, PathTest::kFull);
+  fields.one_of(test, PathTest::kFull);
+  if constexpr (!std::is_const_v<T>) snd.path_test = test;
+}
+
 template <typename Fields, typename T>
 void list_send_state(Fields& fields, T& snd) {
   fields.seq(snd.una);
@@ -139,7 +148,7 @@ void list_send_state(Fields& fields, T& snd) {
   fields.flag(snd.fin_queued);
   fields.flag(snd.is_cwnd_limited);
   fields.time(snd.mss_reduced_at);
-  fields.one_of(snd.path_test, PathTest::kFullLost);
+  list_path_test(fields, snd);
   fields.flag(snd.must_retransmit);
   fields.flag(snd.probe_pending);
   fields.flag(snd.is_window_closed);

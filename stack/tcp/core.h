@@ -23,7 +23,8 @@ inline constexpr uint8_t kProbeAnswersMax = 8;
 struct Core {
   EngineConfig config;
   SipKey isn_key;
-  Nanos last_cookie_at = kLongAgo;  ///< cookies are checked only for some time after this
+  Nanos last_cookie_at = kLongAgo;     ///< cookies are checked only for some time after this
+  Nanos stood_still_since = kLongAgo;  ///< the last time before this host stood still
   Rng rng;
   Slab<Connection> connections;
   Slab<SentRecord> records;
@@ -58,9 +59,15 @@ void challenge_ack(Core& core, Connection& c, Nanos now, Effects& effects);
 void answer_probe(Core& core, Connection& c, Nanos now, Effects& effects);
 
 inline constexpr uint32_t kTimestampOptionBytes = 12;  ///< with two NOPs before it
-/// The clock of the timestamp option. Units: 1 ms.
+inline constexpr Nanos kTimestampTick = millis(1);
+/// The clock of the timestamp option. Units: kTimestampTick.
 inline uint32_t timestamp_at(const Connection& c, Nanos at) {
-  return c.snd.ts_offset + static_cast<uint32_t>(at.value / 1'000'000);
+  return c.snd.ts_offset + static_cast<uint32_t>(at.value / kTimestampTick.value);
+}
+/// Whether this host stood still after it sent a segment: the time until the ACK is then no RTT. A
+/// time of sending that is taken from an echo may be a tick late. A standstill is longer.
+inline bool was_before_standstill(const Core& core, Nanos sent_at) {
+  return sent_at <= core.stood_still_since + kTimestampTick;
 }
 /// RFC 7323 3.2: writes the option into an outgoing segment, if the connection uses timestamps.
 void put_timestamps(const Connection& c, Nanos now, wire::TcpOptions& options);

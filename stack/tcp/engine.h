@@ -143,8 +143,9 @@ class Engine {
   /// one continues until its timeout, an established connection until its user timeout.
   Effects on_host_unreachable(ConnId conn, Nanos now);
 
-  /// This host stood still for so long: no connection is given up for that.
-  void on_standstill(Nanos stood_still);
+  /// This host stood still for so long; `since` is the last time that the engine was given before.
+  /// No connection is given up for that, and what was sent until then gives no RTT sample.
+  void on_standstill(Nanos stood_still, Nanos since);
   /// Runs the timers that are due. Call when next_deadline() has passed; an early call does
   /// nothing.
   Effects on_timer(ConnId conn, Nanos now);

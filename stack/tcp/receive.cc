@@ -250,7 +250,7 @@ void store_text(Core& core, Connection& c, const SegmentIn& segment, SeqNum star
     note_duplicate(c, text.end, earliest(end, core.runs[text.before].end()));
   }
   if (!is_in_order) return ack_out_of_order(c, text, effects);
-  note_receive_round(c, segment, now);
+  note_receive_round(core, c, segment, now);
   if (had_gap) drop_sack_blocks_below(c, c.rcv.nxt);
   schedule_ack(c, segment, had_gap, now, effects);
 }

@@ -121,12 +121,13 @@ bool is_window_update_due(const Connection& c) {
   return gain >= step && gain >= known;
 }
 
-void note_receive_round(Connection& c, const SegmentIn& segment, Nanos now) {
+void note_receive_round(const Core& core, Connection& c, const SegmentIn& segment, Nanos now) {
   ReceiveState& rcv = c.rcv;
   if (c.has_timestamps && segment.options.has_timestamps) {
     const uint32_t ticks = timestamp_at(c, now) - segment.options.ts_echo;
     if (ticks > kEchoTicksMax) return;  // not an echo of a timestamp of ours
     const Nanos sample = millis(ticks);
+    if (was_before_standstill(core, now - sample)) return;
     note_short_path(c, sample);
     rcv.rtt = rcv.rtt.value == 0 ? sample : rcv.rtt + nanos((sample - rcv.rtt).value / 8);
     return;

@@ -21,7 +21,7 @@ uint16_t window_from(Connection& c, SeqNum ack);
 bool is_window_update_due(const Connection& c);
 /// Called when text arrived in order: estimates the RTT at the receiver (the timestamp echo of RFC
 /// 7323 4.1, else the time in which a window of data arrives, which is at least a round trip).
-void note_receive_round(Connection& c, const SegmentIn& segment, Nanos now);
+void note_receive_round(const Core& core, Connection& c, const SegmentIn& segment, Nanos now);
 /// The application released packets with this charge: the buffer grows to several times the amount
 /// that it consumes per round trip, so that the window never limits an application that keeps up.
 void tune_receive_buffer(Connection& c, uint32_t released_bytes, Nanos now);

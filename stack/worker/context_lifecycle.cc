@@ -43,6 +43,12 @@ void ContextLifecycle::detach(const Command& command) {
   ++detaching_count_;
 }
 
+void ContextLifecycle::on_standstill(Nanos stood_still) {
+  for (const uint32_t index : state_.contexts.in_use()) {
+    state_.contexts[index].linger_until += stood_still;  // set anew by detach()
+  }
+}
+
 /// Gives up some of what a client that left had. Returns how much it looked at; 0: what is left
 /// waits for acknowledgements.
 size_t ContextLifecycle::give_up_some(uint32_t index) {

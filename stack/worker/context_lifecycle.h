@@ -35,6 +35,8 @@ class ContextLifecycle {
   void detach(const Command& command);
   /// Goes on with all contexts that are being detached; returns the work done.
   size_t continue_detaching();
+  /// This host stood still for so long: contexts wait for acknowledgements for this time more.
+  void on_standstill(Nanos stood_still);
   bool are_detaching() const { return detaching_count_ > 0; }
   /// A context is being detached that waits neither for acknowledgements nor for a port.
   bool has_work() const;

@@ -16,6 +16,12 @@ void ReceivePressure::on_limit(uint32_t context) {
   sessions_to_prune_ = state_.contexts[context].sessions.size();
 }
 
+void ReceivePressure::on_standstill(Nanos stood_still) {
+  if (short_at_ != kNever) short_at_ += stood_still;
+  short_since_ += stood_still;
+  next_at_ += stood_still;
+}
+
 size_t ReceivePressure::take_back_some() {
   const uint32_t slots_free = state_.memory.rx_slots_free();
   const bool was_short = is_short_;

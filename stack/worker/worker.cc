@@ -226,7 +226,11 @@ Worker::~Worker() = default;
 
 size_t Worker::poll_once(Nanos now) { return impl_->poll_once(now); }
 void Worker::repeat_an_ack() { impl_->transmission.repeat_an_ack(); }
-void Worker::on_standstill(Nanos stood_still) { impl_->state.engine.on_standstill(stood_still); }
+void Worker::on_standstill(Nanos stood_still) {
+  impl_->state.engine.on_standstill(stood_still, impl_->state.now);
+  impl_->contexts.on_standstill(stood_still);
+  impl_->pressure.on_standstill(stood_still);
+}
 Nanos Worker::next_deadline() const { return impl_->next_deadline(); }
 bool Worker::has_waiting_work() { return impl_->has_waiting_work(); }
 uint32_t Worker::connection_count() const { return impl_->state.engine.connection_count(); }

@@ -132,8 +132,8 @@ class Worker {
   /// that waits for a job's next step calls it now and then: the code and data that a packet passes
   /// through leave the caches while the turns find nothing, on this host and on the peer's.
   void repeat_an_ack();
-  /// Call before the first turn after the thread or its host stood still for so long: sessions are
-  /// not given up for that time.
+  /// Call before the first turn after the thread or its host stood still for so long: no session is
+  /// given up and no client expelled for that time, and it is no part of a round trip.
   void on_standstill(Nanos stood_still);
   /// When poll_once() must run again even if nothing arrives; kNever when no timer is armed.
   Nanos next_deadline() const;

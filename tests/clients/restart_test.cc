@@ -226,11 +226,14 @@ class StoppedWorker {
   bool is_stopped_ = false;
 };
 
-// Containers have no watchdog: the daemon itself has to make room for another one.
+// Containers have no watchdog, and that of the service waits longer, because its machine may have
+// been paused: the daemon itself has to make room for another one.
 TEST(Hang, OfAWorkerEndsItsDaemonAndAnotherOneServes) {
   constexpr rlimit kNoCore{};
   ::setrlimit(RLIMIT_CORE, &kNoCore);
+  ::setenv("WATCHDOG_USEC", "600000000", 1);
   DaemonPair pair(std::getenv("LYRE_TEST_LYRED"));
+  ::unsetenv("WATCHDOG_USEC");
   const Context from = open(pair, 0);
   {
     StoppedWorker worker(pair.pid(1));

@@ -455,6 +455,9 @@ bool EthernetPort::needs_restart() const {
 }
 
 void EthernetPort::suspend() {
+  if (is_running_ && events_.state() == PortState::kDraining) {
+    for (TxWatch& watch : watches_) watch.back_off();
+  }
   is_running_ = is_ready_ = false;
   for (const auto& queue : queues_) queue->suspend();
 }

@@ -21,20 +21,25 @@ class TxWatch {
   /// More than a device with a watchdog of its own needs to ask for a reset (ENA: 5 s).
   static constexpr Nanos kStuckAfter = seconds(10);
   /// While the link is down. Clients wait to be told of sessions that have ended, and a device that
-  /// is opened again has lost nothing.
+  /// is opened again has lost nothing. But its link is trained anew: the time doubles with each
+  /// restart until the link is up, so that a link that takes longer comes up as well.
   static constexpr Nanos kStuckWithoutLinkAfter = seconds(5);
+  static constexpr Nanos kStuckWithoutLinkAfterMax = seconds(60);
 
   /// True when nothing was freed for that time, the link was as it is, and in each look of that
   /// time the worker waited.
   bool is_stuck(const TxProgress& progress, bool is_link_up, Nanos now);
   /// The queue does not run.
   void forget() { is_waiting_ = false; }
+  /// The port is started again because this queue, or another one, is stuck.
+  void back_off();
 
  private:
   TxProgress last_;
   bool was_link_up_ = false;
   bool is_waiting_ = false;
   Nanos since_;
+  Nanos without_link_after_ = kStuckWithoutLinkAfter;
 };
 
 }  // namespace lyre::io::dpdk

@@ -217,8 +217,9 @@ TEST_F(DoctorSilenceTest, ASocketThatIsHeldStaysTheSameOne) {
   const HeldFile held(path());
   std::filesystem::remove(path());
   tree_.write("root/run/a.sock", "");
-  EXPECT_FALSE(listener_at(path()).has_value());
-  const auto listener = listener_at(held.path());
+  bool is_busy = false;
+  EXPECT_FALSE(listener_at(path(), &is_busy).has_value());
+  const auto listener = listener_at(held.path(), &is_busy);
   ASSERT_TRUE(listener.has_value());
   EXPECT_EQ(listener->pid, ::getpid());
 }
@@ -228,6 +229,20 @@ TEST_F(DoctorSilenceTest, OfADaemonWhoseSegmentMayShrink) {
   FakeSegment segment;
   const TestDaemon daemon(path(), shows(segment, F_SEAL_GROW));
   expect(of_job(own_uid_), Verdict::kNote, "stats segment is not a sealed memfd");
+}
+
+// It may let a connection that waits come later, when it is not asked who listens.
+TEST_F(DoctorSilenceTest, OfASocketWhoseQueueIsFull) {
+  const client::UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const client::UniqueFd waits(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path().copy(address.sun_path, sizeof address.sun_path - 1);
+  const auto* at = reinterpret_cast<const sockaddr*>(&address);
+  ASSERT_EQ(::bind(listener.get(), at, sizeof address), 0);
+  ASSERT_EQ(::listen(listener.get(), 0), 0);
+  ASSERT_EQ(::connect(waits.get(), at, sizeof address), 0);
+  expect(of_job(own_uid_), Verdict::kNote, "more connections wait there than are taken");
 }
 
 // Control characters change what a terminal shows.

@@ -13,7 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/tools/stats_segment.h"
 #include "tools/lyre/failure.h"
+#include "tools/lyre/pcap/capture_clock.h"
 #include "tools/lyre/pcap/packet_file.h"
 #include "tools/lyre/pcap/packet_filter.h"
 #include "tools/lyre/pcap/packet_stream.h"
@@ -231,7 +233,7 @@ TEST(PacketStreamTest, ThePacketsOfAllWorkersComeByTime) {
   };
   write(0, {5, 6, 20});
   write(2, {1, 7, 8});
-  PacketStream stream(rings.get(), 3);
+  PacketStream stream(rings.get(), 3, 0);
   std::vector<int64_t> times;
   while (const auto* packet = stream.take()) times.push_back(packet->record.unix_ns);
   EXPECT_THAT(times, testing::ElementsAre(1, 5, 6, 7, 8, 20));
@@ -240,6 +242,30 @@ TEST(PacketStreamTest, ThePacketsOfAllWorkersComeByTime) {
   rings[1].tail.store(8);
   EXPECT_EQ(stream.take(), nullptr);
   EXPECT_TRUE(stream.is_broken());
+}
+
+// The times of packets were then outside of the interval that the statistics name.
+TEST(CaptureClockTest, APacketIsInsideTheIntervalThoughTheWallClockWasSetSinceTheDaemonsStart) {
+  constexpr int64_t kSecondNs = 1'000'000'000;
+  const CaptureClock clock{.begin_unix_ns = FakeSegment::kNowNs, .begin_monotonic_ns = kSecondNs};
+  FakeSegment segment;
+  const int64_t daemon_offset_ns =
+      clock.begin_unix_ns - clock.begin_monotonic_ns - 3600 * kSecondNs;
+  segment.header().unix_offset_ns = daemon_offset_ns;
+  const auto ring = std::make_unique<channel::CaptureRing>();
+  channel::CaptureProducer producer(*ring);
+  ASSERT_TRUE(producer.try_begin({.unix_ns = 2 * kSecondNs + daemon_offset_ns,
+                                  .packet_bytes = 0,
+                                  .captured_bytes = 0,
+                                  .direction = {},
+                                  .reserved = 0}));
+  producer.end();
+  producer.publish(producer.position());
+  PacketStream stream(ring.get(), 1, clock.step_from_daemon_ns(segment.data(), segment.bytes()));
+  const auto* packet = stream.take();
+  ASSERT_NE(packet, nullptr);
+  EXPECT_EQ(packet->record.unix_ns, clock.begin_unix_ns + kSecondNs);
+  EXPECT_LT(packet->record.unix_ns, clock.unix_ns_at(3 * kSecondNs));
 }
 
 }  // namespace

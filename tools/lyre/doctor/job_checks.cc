@@ -111,10 +111,18 @@ Finding foreign_daemon(const Job& job, const std::string& saw, const Listener& l
                   ": lyre doctor --pid " + std::to_string(job.pid));
 }
 
+/// Who listens is not known, so it is not asked.
+Finding busy_socket(const std::string& saw) {
+  return note("job socket", saw + ": more connections wait there than are taken",
+              "whether it serves the job is not known", "run lyre doctor again");
+}
+
 /// Of the daemon only its release is read, and who it is the kernel says.
 Finding check_answer(const Job& job, const std::string& saw, const std::string& file) {
   const HeldFile held(file);
-  const std::optional<Listener> listener = listener_at(held.path());
+  bool is_busy = false;
+  const std::optional<Listener> listener = listener_at(held.path(), &is_busy);
+  if (is_busy) return busy_socket(saw);
   if (listener && !may_be_daemon(*listener)) return foreign_daemon(job, saw, *listener);
   try {
     const StatsSegment segment(held.path().c_str());

@@ -6,12 +6,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 namespace lyre::tools {
 
 HeldFile::HeldFile(const std::string& path)
     : file_(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)) {}
 
-std::optional<Listener> listener_at(const std::string& socket_path) {
+std::optional<Listener> listener_at(const std::string& socket_path, bool* is_busy) {
+  *is_busy = false;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (socket_path.size() >= sizeof address.sun_path) return std::nullopt;
@@ -19,6 +22,7 @@ std::optional<Listener> listener_at(const std::string& socket_path) {
   // Non-blocking: a connect waits for a backlog that is full.
   const client::UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    *is_busy = errno == EAGAIN;
     return std::nullopt;
   }
   ucred peer{};

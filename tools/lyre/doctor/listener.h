@@ -27,8 +27,8 @@ struct Listener {
 };
 
 /// Connects, and asks nothing. None: nobody listens there, or not now, or this user may not
-/// connect.
-std::optional<Listener> listener_at(const std::string& socket_path);
+/// connect. `is_busy`: its queue of connections is full, so that a connection would wait.
+std::optional<Listener> listener_at(const std::string& socket_path, bool* is_busy);
 
 /// Root, the user `lyre`, or the user of this process.
 bool may_be_daemon(const Listener& listener);

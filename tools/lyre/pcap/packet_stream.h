@@ -11,12 +11,15 @@ namespace lyre::tools {
 /// Owner: borrows the rings. Thread: one.
 class PacketStream {
  public:
-  /// `rings`: one for each worker.
-  PacketStream(channel::CaptureRing* rings, uint32_t count) {
+  /// `rings`: one for each worker. `clock_step_ns`: the wall clock minus the daemon's, by which
+  /// workers note the times of packets.
+  PacketStream(channel::CaptureRing* rings, uint32_t count, int64_t clock_step_ns)
+      : clock_step_ns_(clock_step_ns) {
     for (uint32_t i = 0; i < count; ++i) ends_.push_back({channel::CaptureConsumer(rings[i]), {}});
   }
 
-  /// The oldest packet that is there, valid until the next call; nullptr: there is none.
+  /// The oldest packet that is there, with its time by the wall clock. Valid until the next call;
+  /// nullptr: there is none.
   const channel::CapturedPacket* take() {
     if (taken_ != nullptr) taken_->has_next = false;
     taken_ = nullptr;
@@ -25,7 +28,9 @@ class PacketStream {
       if (!end.has_next) continue;
       if (taken_ == nullptr || end.next.record.unix_ns < taken_->next.record.unix_ns) taken_ = &end;
     }
-    return taken_ == nullptr ? nullptr : &taken_->next;
+    if (taken_ == nullptr) return nullptr;
+    taken_->next.record.unix_ns += clock_step_ns_;
+    return &taken_->next;
   }
   /// Packets for which the rings had no room.
   uint64_t dropped() const {
@@ -46,6 +51,7 @@ class PacketStream {
     channel::CapturedPacket next;
     bool has_next = false;
   };
+  const int64_t clock_step_ns_;
   std::vector<End> ends_;
   End* taken_ = nullptr;
 };

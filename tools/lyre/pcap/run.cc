@@ -12,8 +12,10 @@
 
 #include "libclient/include/lyre/lyre.h"
 #include "libclient/packet_capture.h"
+#include "libclient/stats_segment.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/look.h"
+#include "tools/lyre/pcap/capture_clock.h"
 #include "tools/lyre/pcap/packet_file.h"
 #include "tools/lyre/pcap/packet_filter.h"
 #include "tools/lyre/pcap/packet_stream.h"
@@ -23,8 +25,9 @@
 namespace lyre::tools {
 namespace {
 
-/// Of --duration, whatever is done to the time of day.
+/// CLOCK_MONOTONIC, also the daemon's: setting the time of day does not change it.
 using Clock = std::chrono::steady_clock;
+constexpr double kNsPerSecond = 1e9;
 
 /// Packets between two looks at signals and limits.
 constexpr size_t kBatchPackets = 4096;
@@ -48,10 +51,17 @@ void catch_signals(unsigned flags) {
   ::sigaction(SIGTERM, &action, nullptr);
 }
 
-int64_t unix_now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
+template <typename SomeClock>
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(SomeClock::now().time_since_epoch())
       .count();
+}
+
+int64_t step_from_daemon_ns(const CaptureClock& clock, const GlobalOptions& globals) {
+  client::Mapping segment;
+  const int code = client::map_stats_segment(globals.socket_or_default(), segment);
+  if (code != 0) throw library_failure(code);
+  return clock.step_from_daemon_ns(segment.data(), segment.bytes());
 }
 
 client::PacketCapture begin_capture(const GlobalOptions& globals, const PcapOptions& options,
@@ -73,7 +83,8 @@ class Capture {
       : options_(options),
         filter_(options.filter),
         begun_(begin_capture(globals, options, !filter_.is_empty())),
-        packets_(reinterpret_cast<channel::CaptureRing*>(begun_.memory.data()), begun_.ring_count),
+        packets_(reinterpret_cast<channel::CaptureRing*>(begun_.memory.data()), begun_.ring_count,
+                 step_from_daemon_ns(clock_, globals)),
         file_(options.file) {}
 
   void run() {
@@ -95,9 +106,10 @@ class Capture {
  private:
   bool is_full() const { return options_.packets_max > 0 && written_ == options_.packets_max; }
   bool is_over() const {
-    const std::chrono::duration<double> elapsed = Clock::now() - begin_;
+    const double elapsed_s =
+        static_cast<double>(now_ns<Clock>() - clock_.begin_monotonic_ns) / kNsPerSecond;
     return g_must_end != 0 || is_full() || has_daemon_ended_ || packets_.is_broken() ||
-           (options_.duration_s > 0 && elapsed.count() >= options_.duration_s);
+           (options_.duration_s > 0 && elapsed_s >= options_.duration_s);
   }
 
   /// False when there was nothing.
@@ -134,8 +146,8 @@ class Capture {
 
   void finish() {
     const uint64_t dropped = packets_.dropped();
-    file_.write(pcapng::interface_statistics({.begin_unix_ns = begin_unix_ns_,
-                                              .end_unix_ns = unix_now_ns(),
+    file_.write(pcapng::interface_statistics({.begin_unix_ns = clock_.begin_unix_ns,
+                                              .end_unix_ns = clock_.unix_ns_at(now_ns<Clock>()),
                                               .received = taken_ + dropped,
                                               .dropped = dropped,
                                               .accepted = written_}));
@@ -147,8 +159,8 @@ class Capture {
 
   const PcapOptions& options_;
   PacketFilter filter_;
-  const Clock::time_point begin_ = Clock::now();
-  const int64_t begin_unix_ns_ = unix_now_ns();
+  const CaptureClock clock_{.begin_unix_ns = now_ns<std::chrono::system_clock>(),
+                            .begin_monotonic_ns = now_ns<Clock>()};
   client::PacketCapture begun_;
   PacketStream packets_;
   PacketFile file_;

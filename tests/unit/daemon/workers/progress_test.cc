@@ -40,13 +40,13 @@ TEST(Progress, AHangThatLastsEndsTheDaemon) {
   Nanos now = seconds(100);  // the process was stopped for long
   const auto looks_until_the_end = [&] {
     int64_t looks = 0;
-    for (; !progress.has_hung_for(kEndAfter); ++looks) progress.look(now += kHousekeepingPeriod);
+    for (; !progress.must_end(); ++looks) progress.look(now += kHousekeepingPeriod);
     return looks;
   };
   EXPECT_EQ(looks_until_the_end() * kHousekeepingPeriod.value, kEndAfter.value);
   ++turns;
   EXPECT_TRUE(progress.look(now));
-  EXPECT_FALSE(progress.has_hung_for(kEndAfter));
+  EXPECT_FALSE(progress.must_end());
   EXPECT_EQ(looks_until_the_end() * kHousekeepingPeriod.value, kEndAfter.value);
 }
 

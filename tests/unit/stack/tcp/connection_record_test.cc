@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "stack/channel/abi.h"
+#include "stack/tcp/connection_fields.h"
 #include "tests/unit/stack/tcp/peer.h"
 
 // What a client or a peer can bring about, a successor takes.
@@ -86,6 +88,20 @@ TEST(ConnectionRecord, IsRefusedWithDataThatWasSentInTheFuture) {  // RFC 8985 6
   EXPECT_TRUE(is_taken(peer));
   peer.now = peer.now - nanos(1);
   EXPECT_FALSE(is_taken(peer));
+}
+
+// The range of the state in records of this version: a release that lacks the state takes them.
+TEST(ConnectionRecord, HasNoLossOfATestOfThePath) {
+  const auto record_with = [](PathTest test) {
+    std::vector<uint8_t> bytes;
+    record::FieldWriter fields(bytes);
+    SendState snd;
+    snd.path_test = test;
+    list_path_test(fields, std::as_const(snd));
+    return bytes;
+  };
+  EXPECT_EQ(record_with(PathTest::kFullLost), record_with(PathTest::kFull));
+  EXPECT_NE(record_with(PathTest::kSmall), record_with(PathTest::kFull));
 }
 
 /// Writes `to` where the record has `from`.

@@ -215,12 +215,61 @@ TEST(Timeout, TimeInWhichThisHostStoodStillDoesNotCount) {
   const Nanos sent_at = peer.now;
   const Nanos stood_still = seconds(3) + millis(peer.config.user_timeout_ms);
   peer.now = peer.now + stood_still;
-  peer.engine.on_standstill(stood_still);
+  peer.engine.on_standstill(stood_still, sent_at);
   while (!peer.effects.is_over) {
     peer.run_deadline();
     if (!peer.effects.is_over) peer.all();
   }
   EXPECT_EQ(peer.now, sent_at + stood_still + millis(peer.config.user_timeout_ms));
+}
+
+constexpr Nanos kStandstill = seconds(11);  // longer than RttEstimator::kMinWindow
+
+void stand_still(Peer& peer) {
+  peer.engine.on_standstill(kStandstill, peer.now);
+  peer.now += kStandstill;
+}
+
+TEST(Rtt, AckThatWaitedDuringAStandstillIsNoSample) {
+  Peer peer;
+  peer.dial();
+  peer.app_send(1000);
+  peer.all();
+  const ConnectionInfo before = peer.info();
+  stand_still(peer);
+  peer.ack(1000);
+  EXPECT_EQ(peer.info().rto, before.rto);
+  EXPECT_EQ(peer.info().srtt, before.srtt);
+  EXPECT_EQ(peer.info().rtt_min, before.rtt_min);
+  peer.app_send(1000);
+  peer.all();
+  peer.now += peer.handshake_rtt * 2;
+  peer.ack(2000);
+  EXPECT_GT(peer.info().srtt, before.srtt) << "what was sent later gives a sample";
+}
+
+TEST(Rtt, EchoOfATimestampFromBeforeAStandstillIsNoSample) {
+  ConnectionConfig config = Peer::plain_config();
+  config.timestamps = true;
+  Peer peer(config);
+  peer.syn_options.has_timestamps = true;
+  peer.syn_options.ts_value = 1;
+  peer.dial();
+  peer.app_send(1000);
+  while (peer.info().timeouts == 0) {
+    peer.all();
+    peer.run_deadline();
+  }
+  const auto again = peer.next();
+  ASSERT_TRUE(again && again->is_retransmission);
+  const Nanos srtt = peer.info().srtt;
+  stand_still(peer);
+  SegmentIn ack = peer.make(kA, 0, 1000);
+  ack.options.has_timestamps = true;
+  ack.options.ts_value = 1;
+  ack.options.ts_echo = again->options.ts_value;
+  peer.send(ack);
+  EXPECT_EQ(peer.info().srtt, srtt);
 }
 
 TEST(Timeout, ProgressPushesTheUserTimeoutOut) {

@@ -111,6 +111,15 @@ TEST(ReceiveTuning, ASlowSenderGetsSeveralRoundsWorthAndNoMore) {
   EXPECT_LE(stream.window, 8 * 15'000u);
 }
 
+TEST(ReceiveTuning, AStandstillIsNoLongRound) {
+  Stream stream(growing(true));
+  for (int i = 0; i < 30; ++i) stream.round(millis(20), 15'000);
+  stream.peer.engine.on_standstill(seconds(10), stream.peer.now);
+  stream.peer.now += seconds(10);
+  for (int i = 0; i < 30; ++i) stream.round(millis(20), 15'000);
+  EXPECT_LE(stream.window, 8 * 15'000u);
+}
+
 TEST(ReceiveTuning, AReaderThatTakesNothingGetsNoMore) {
   Peer peer(growing(true));
   peer.syn_options.has_timestamps = true;

@@ -62,6 +62,21 @@ TEST(Detach, WaitsForAcknowledgementsOnlySoLong) {
   EXPECT_EQ(hosts.a.worker().connection_count(), 0u);
 }
 
+TEST(Detach, WaitsForAcknowledgementsAfterAStandstill) {
+  TwoWorkers hosts;
+  ASSERT_TRUE(hosts.connect());
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 0, 500'000, 50'000);
+  hosts.run_for(micros(1));
+  hosts.link.set_up(false);
+  hosts.client_a->detach();
+  hosts.run_for(millis(100));
+  hosts.a.worker().on_standstill(seconds(5));
+  hosts.now += seconds(5);
+  hosts.run_for(millis(500));
+  EXPECT_EQ(hosts.a.worker().connection_count(), 1u);
+  EXPECT_TRUE(await_detached(hosts, hosts.a));
+}
+
 TEST(Detach, OfManySessionsIsSpreadOverTurns) {
   TwoWorkers hosts({}, {.connections_max = 2000});
   open_many(hosts, 1500);

@@ -32,6 +32,11 @@ class ReceivePressureTest : public ConnectedParts {
   }
   uint32_t held() const { return state.accounts.held_by(kContext); }
   bool is_expelled() const { return state.contexts[kContext].state == Context::State::kExpelled; }
+  /// The worker is told of it before the first turn that follows.
+  void stand_still(Nanos span) {
+    pressure.on_standstill(span);
+    state.now += span;
+  }
   /// Turns as they are due, for so long or until the client is expelled.
   void relieve_for(Nanos span) {
     const Nanos end = state.now + span;
@@ -145,6 +150,37 @@ TEST_F(ReceivePressureTest, AClientThatKeepsWhatItWasLentIsExpelledAfterTheGrace
   const auto reply = next_reply();
   ASSERT_TRUE(reply.has_value());
   EXPECT_EQ(reply->kind, Reply::Kind::kExpelled);
+}
+
+TEST_F(ReceivePressureTest, AStandstillIsNoPartOfTheGrace) {
+  for (uint32_t i = 0; i < 3; ++i) receive_text(i * kPayload, kPayload);
+  announce();
+  exhaust_pool();
+  relieve_for(kGreedGrace / 2);
+  stand_still(seconds(5));
+  relieve_for(kPressurePause * 2);
+  EXPECT_FALSE(is_expelled());
+  relieve_for(kGreedGrace);
+  EXPECT_TRUE(is_expelled());
+}
+
+TEST_F(ReceivePressureTest, AStandstillResetsNoUnreadSession) {
+  for (uint32_t i = 0; i < 3; ++i) receive_text(i * kPayload, kPayload);
+  exhaust_pool();
+  relieve_for(nanos(0));
+  stand_still(seconds(5));
+  relieve_for(nanos(0));
+  EXPECT_EQ(state.engine.state(conn), tcp::State::kEstablished);
+}
+
+TEST_F(ReceivePressureTest, AStandstillIsNoTimeWithoutThePartOfTheReserve) {
+  set_accounts(/*slot_count=*/64, /*weight=*/1);
+  for (uint32_t i = 0; i < 3; ++i) receive_text(i * kPayload, kPayload);
+  exhaust_pool(/*kept=*/3);
+  relieve_for(nanos(0));
+  stand_still(seconds(5));
+  relieve_for(kGreedGrace / 2);
+  EXPECT_EQ(state.engine.state(conn), tcp::State::kEstablished);
 }
 
 TEST_F(ReceivePressureTest, AClientThatReturnsSlotsHasNotKeptThem) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace lyre::io::dpdk {
 namespace {
 
@@ -39,6 +41,42 @@ TEST(TxWatch, WithoutALinkAQueueIsStuckSooner) {
   const auto progress = [](uint64_t i) { return TxProgress{.freed = 7, .waits = i}; };
   EXPECT_EQ(looks_until_stuck(progress, false),
             TxWatch::kStuckWithoutLinkAfter.value / kStep.value + 1);
+}
+
+/// The times at which a queue that never frees anything is stuck, each followed by a restart.
+/// `is_up`: the link at each time.
+template <typename IsUp>
+std::vector<Nanos> restarts(Nanos end, const IsUp& is_up) {
+  TxWatch watch;
+  std::vector<Nanos> out;
+  uint64_t waits = 0;
+  for (Nanos now = kStep; now < end; now = now + kStep) {
+    if (!watch.is_stuck({.freed = 0, .waits = ++waits}, is_up(now), now)) continue;
+    out.push_back(now);
+    watch.back_off();
+    watch.forget();
+  }
+  return out;
+}
+
+/// A restart trains the link anew, which some links need longer for than the first restart waits.
+TEST(TxWatch, WithoutALinkEachRestartWaitsLonger) {
+  const std::vector<Nanos> times = restarts(seconds(600), [](Nanos) { return false; });
+  ASSERT_GE(times.size(), 8u);
+  EXPECT_GT(times[3], seconds(60));
+  for (size_t i = 1; i < times.size(); ++i) {
+    const Nanos waited = times[i] - times[i - 1];
+    EXPECT_GE(waited, earlier(TxWatch::kStuckWithoutLinkAfter * (int64_t{1} << i),
+                              TxWatch::kStuckWithoutLinkAfterMax));
+    EXPECT_LE(waited, TxWatch::kStuckWithoutLinkAfterMax + kStep);
+  }
+}
+
+TEST(TxWatch, AfterTheLinkWasUpTheFirstRestartComesSoonAgain) {
+  const auto times =
+      restarts(seconds(50), [](Nanos now) { return now >= seconds(30) && now < seconds(32); });
+  ASSERT_EQ(times.size(), 4u);  // after 5 and 10 s, and again from second 32 on
+  EXPECT_EQ(times[2] - seconds(32), TxWatch::kStuckWithoutLinkAfter);
 }
 
 TEST(TxWatch, TimeCountsSinceTheLinkIsAsItIs) {
