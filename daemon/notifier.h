@@ -18,10 +18,15 @@ class Notifier {
   /// Another process is the service's from now on.
   void replaced(pid_t by);
   void keep_alive();
-  /// How often keep_alive() is due; 0: there is no watchdog.
-  Nanos watchdog_period() const { return nanos(watchdog_timeout_.value / 3); }
+  /// How often keep_alive() is due; 0: there is no watchdog. An operator may have shortened the
+  /// service's time since this process, or the one before it, was told.
+  Nanos watchdog_period() const {
+    return earlier(nanos(watchdog_timeout_.value / 3), kKeepAlivePeriodMax);
+  }
 
  private:
+  static constexpr Nanos kKeepAlivePeriodMax = seconds(3);
+
   Nanos watchdog_timeout_{0};  ///< after this time without keep_alive() the daemon is ended
 };
 

@@ -115,7 +115,7 @@ Status Successor::take_workers(Assembly& parts, record::Reader& in) {
 void Successor::report_standstill(Assembly& parts) const {
   const Nanos stood_still = monotonic_now() - stopped_at_;
   for (uint32_t i = 0; i < parts.threads().count(); ++i) {
-    parts.worker(i).on_standstill(stood_still);
+    parts.worker(i).on_standstill(stood_still, stood_still);
   }
 }
 

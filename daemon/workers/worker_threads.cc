@@ -266,7 +266,8 @@ class WorkerThreads::Thread {
     const Nanos late = passed - std::exchange(asked_, Nanos{0});
     if (late >= kStandstillMin) stood_still_ += late;
     if (stood_still_ < kStandstillToldMin) return;
-    seat_.worker->on_standstill(std::exchange(stood_still_, Nanos{0}));
+    const Nanos pause = late >= kStandstillToldMin ? late : Nanos{0};
+    seat_.worker->on_standstill(std::exchange(stood_still_, Nanos{0}), pause);
   }
 
   void sleep(const IdlePolicy::Decision& decision) {

@@ -124,7 +124,7 @@ void read_sacks(Core& core, Connection& c, const SegmentIn& segment, AckSample& 
 /// RFC 6298 3 (Karn) and RFC 7323 4.1: takes a round-trip sample if the ACK allows one. It may have
 /// waited while this host stood still.
 void update_rtt(const Core& core, Connection& c, AckSample& sample, Nanos now) {
-  if (sample.last_sent_at != kNever && !was_before_standstill(core, sample.last_sent_at)) {
+  if (sample.last_sent_at != kNever && !was_before_pause(core, sample.last_sent_at)) {
     sample.rtt =
         later(earlier(sample.arrived_at - sample.last_sent_at, RttEstimator::kMax), nanos(1));
     c.rtt.note_min(sample.rtt, now);
@@ -139,9 +139,9 @@ void update_rtt(const Core& core, Connection& c, AckSample& sample, Nanos now) {
   } else {
     return;
   }
-  if (was_before_standstill(core, sample.arrived_at - rtt)) return;
-  c.rtt.on_sample(rtt, now, micros(c.config.rto_min_us), millis(c.config.rto_max_ms));
   c.recovery.backoff = 0;  // RFC 6298 5.7: a new sample ends the backoff
+  if (was_before_pause(core, sample.arrived_at - rtt)) return;
+  c.rtt.on_sample(rtt, now, micros(c.config.rto_min_us), millis(c.config.rto_max_ms));
 }
 
 /// RFC 9293 3.10.7.4: SND.WL1 and SND.WL2 keep old segments from updating the window.

@@ -23,8 +23,8 @@ inline constexpr uint8_t kProbeAnswersMax = 8;
 struct Core {
   EngineConfig config;
   SipKey isn_key;
-  Nanos last_cookie_at = kLongAgo;     ///< cookies are checked only for some time after this
-  Nanos stood_still_since = kLongAgo;  ///< the last time before this host stood still
+  Nanos last_cookie_at = kLongAgo;  ///< cookies are checked only for some time after this
+  Nanos paused_since = kLongAgo;    ///< the last time before this host stood still at once
   Rng rng;
   Slab<Connection> connections;
   Slab<SentRecord> records;
@@ -65,9 +65,9 @@ inline uint32_t timestamp_at(const Connection& c, Nanos at) {
   return c.snd.ts_offset + static_cast<uint32_t>(at.value / kTimestampTick.value);
 }
 /// Whether this host stood still after it sent a segment: the time until the ACK is then no RTT. A
-/// time of sending that is taken from an echo may be a tick late. A standstill is longer.
-inline bool was_before_standstill(const Core& core, Nanos sent_at) {
-  return sent_at <= core.stood_still_since + kTimestampTick;
+/// time of sending that is taken from an echo may be a tick late. A pause is longer.
+inline bool was_before_pause(const Core& core, Nanos sent_at) {
+  return sent_at <= core.paused_since + kTimestampTick;
 }
 /// RFC 7323 3.2: writes the option into an outgoing segment, if the connection uses timestamps.
 void put_timestamps(const Connection& c, Nanos now, wire::TcpOptions& options);

@@ -209,8 +209,8 @@ Effects Engine::on_host_unreachable(ConnId conn, Nanos) {
   return effects;
 }
 
-void Engine::on_standstill(Nanos stood_still, Nanos since) {
-  impl_->core.stood_still_since = since;
+void Engine::on_standstill(Nanos stood_still, std::optional<Nanos> paused_since) {
+  if (paused_since) impl_->core.paused_since = *paused_since;
   for (ConnId conn = 0; conn < index_bound(); ++conn) {
     if (is_open(conn)) extend_give_up(impl_->at(conn), stood_still);
   }
@@ -354,7 +354,7 @@ void Engine::copy_from(const Engine& other) {
   Core& to = impl_->core;
   to.isn_key = from.isn_key;
   to.last_cookie_at = from.last_cookie_at;
-  to.stood_still_since = from.stood_still_since;
+  to.paused_since = from.paused_since;
   to.rng = from.rng;
   to.connections.copy_from(from.connections);
   to.records.copy_from(from.records);

@@ -143,9 +143,10 @@ class Engine {
   /// one continues until its timeout, an established connection until its user timeout.
   Effects on_host_unreachable(ConnId conn, Nanos now);
 
-  /// This host stood still for so long; `since` is the last time that the engine was given before.
-  /// No connection is given up for that, and what was sent until then gives no RTT sample.
-  void on_standstill(Nanos stood_still, Nanos since);
+  /// This host stood still for so long, at once or in slices: no connection is given up for that.
+  /// `paused_since`: of a pause at once, the last time that the engine was given before it; empty
+  /// without one. What was sent until then gives no RTT sample.
+  void on_standstill(Nanos stood_still, std::optional<Nanos> paused_since);
   /// Runs the timers that are due. Call when next_deadline() has passed; an early call does
   /// nothing.
   Effects on_timer(ConnId conn, Nanos now);

@@ -127,7 +127,7 @@ void note_receive_round(const Core& core, Connection& c, const SegmentIn& segmen
     const uint32_t ticks = timestamp_at(c, now) - segment.options.ts_echo;
     if (ticks > kEchoTicksMax) return;  // not an echo of a timestamp of ours
     const Nanos sample = millis(ticks);
-    if (was_before_standstill(core, now - sample)) return;
+    if (was_before_pause(core, now - sample)) return;
     note_short_path(c, sample);
     rcv.rtt = rcv.rtt.value == 0 ? sample : rcv.rtt + nanos((sample - rcv.rtt).value / 8);
     return;

@@ -16,10 +16,10 @@ void ReceivePressure::on_limit(uint32_t context) {
   sessions_to_prune_ = state_.contexts[context].sessions.size();
 }
 
-void ReceivePressure::on_standstill(Nanos stood_still) {
-  if (short_at_ != kNever) short_at_ += stood_still;
-  short_since_ += stood_still;
-  next_at_ += stood_still;
+void ReceivePressure::on_pause(Nanos paused) {
+  if (short_at_ != kNever) short_at_ += paused;
+  short_since_ += paused;
+  next_at_ += paused;
 }
 
 size_t ReceivePressure::take_back_some() {

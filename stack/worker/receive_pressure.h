@@ -36,8 +36,8 @@ class ReceivePressure {
   void on_limit(uint32_t context);
   /// Part of each turn; returns the work done.
   size_t relieve() { return is_watching_ ? take_back_some() : 0; }
-  /// This host stood still for so long: clients could return nothing in that time.
-  void on_standstill(Nanos stood_still);
+  /// This host stood still at once for so long: clients could return nothing in that time.
+  void on_pause(Nanos paused);
   /// When there is more to take back; kNever where nothing is short.
   Nanos next_deadline() const { return is_short_ ? next_at_ : short_at_; }
 

@@ -226,10 +226,12 @@ Worker::~Worker() = default;
 
 size_t Worker::poll_once(Nanos now) { return impl_->poll_once(now); }
 void Worker::repeat_an_ack() { impl_->transmission.repeat_an_ack(); }
-void Worker::on_standstill(Nanos stood_still) {
-  impl_->state.engine.on_standstill(stood_still, impl_->state.now);
+void Worker::on_standstill(Nanos stood_still, Nanos pause) {
+  const bool was_paused = pause > Nanos{0};
+  impl_->state.engine.on_standstill(stood_still,
+                                    was_paused ? std::optional(impl_->state.now) : std::nullopt);
   impl_->contexts.on_standstill(stood_still);
-  impl_->pressure.on_standstill(stood_still);
+  if (was_paused) impl_->pressure.on_pause(pause);
 }
 Nanos Worker::next_deadline() const { return impl_->next_deadline(); }
 bool Worker::has_waiting_work() { return impl_->has_waiting_work(); }

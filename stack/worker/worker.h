@@ -132,9 +132,11 @@ class Worker {
   /// that waits for a job's next step calls it now and then: the code and data that a packet passes
   /// through leave the caches while the turns find nothing, on this host and on the peer's.
   void repeat_an_ack();
-  /// Call before the first turn after the thread or its host stood still for so long: no session is
-  /// given up and no client expelled for that time, and it is no part of a round trip.
-  void on_standstill(Nanos stood_still);
+  /// Call before the first turn after the thread or its host stood still for so long, in slices or
+  /// at once: nothing that waits for a peer is given up for that time. `pause`: the last part of
+  /// it, if that was long; 0 otherwise. No client is expelled for a pause, and it is no part of a
+  /// round trip. Slices are: clients run meanwhile.
+  void on_standstill(Nanos stood_still, Nanos pause);
   /// When poll_once() must run again even if nothing arrives; kNever when no timer is armed.
   Nanos next_deadline() const;
   /// True when a client or the control thread left something to do: the last look before a sleep.

@@ -221,6 +221,12 @@ std::string StatsSegment::daemon_version() const {
   return bounded_text(header.daemon_version);
 }
 
+int64_t StatsSegment::unix_offset_ns() const {
+  channel::StatsHeader header;
+  copy_header(segment_.data(), segment_.bytes(), header);
+  return header.unix_offset_ns;
+}
+
 Snapshot StatsSegment::look() const {
   Snapshot out = read_snapshot(segment_.data(), segment_.bytes(), read_clock_ns(CLOCK_MONOTONIC));
   if (!is_past_) {

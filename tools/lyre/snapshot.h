@@ -159,6 +159,8 @@ class StatsSegment {
   std::vector<SessionTrace> traces() const;
   /// The daemon's release. Reads the header only.
   std::string daemon_version() const;
+  /// The daemon's wall clock minus CLOCK_MONOTONIC, at its start. Reads the header only.
+  int64_t unix_offset_ns() const;
 
  private:
   client::Mapping segment_;

@@ -248,10 +248,8 @@ TEST(PacketStreamTest, ThePacketsOfAllWorkersComeByTime) {
 TEST(CaptureClockTest, APacketIsInsideTheIntervalThoughTheWallClockWasSetSinceTheDaemonsStart) {
   constexpr int64_t kSecondNs = 1'000'000'000;
   const CaptureClock clock{.begin_unix_ns = FakeSegment::kNowNs, .begin_monotonic_ns = kSecondNs};
-  FakeSegment segment;
   const int64_t daemon_offset_ns =
       clock.begin_unix_ns - clock.begin_monotonic_ns - 3600 * kSecondNs;
-  segment.header().unix_offset_ns = daemon_offset_ns;
   const auto ring = std::make_unique<channel::CaptureRing>();
   channel::CaptureProducer producer(*ring);
   ASSERT_TRUE(producer.try_begin({.unix_ns = 2 * kSecondNs + daemon_offset_ns,
@@ -261,7 +259,7 @@ TEST(CaptureClockTest, APacketIsInsideTheIntervalThoughTheWallClockWasSetSinceTh
                                   .reserved = 0}));
   producer.end();
   producer.publish(producer.position());
-  PacketStream stream(ring.get(), 1, clock.step_from_daemon_ns(segment.data(), segment.bytes()));
+  PacketStream stream(ring.get(), 1, clock.step_from_ns(daemon_offset_ns));
   const auto* packet = stream.take();
   ASSERT_NE(packet, nullptr);
   EXPECT_EQ(packet->record.unix_ns, clock.begin_unix_ns + kSecondNs);

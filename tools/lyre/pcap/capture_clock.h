@@ -1,9 +1,6 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-
-#include "tools/lyre/snapshot.h"
 
 namespace lyre::tools {
 
@@ -15,10 +12,10 @@ struct CaptureClock {
   int64_t unix_ns_at(int64_t monotonic_ns) const {
     return begin_unix_ns + monotonic_ns - begin_monotonic_ns;
   }
-  /// This clock minus that of the daemon with the stats segment `segment`: the wall clock may have
-  /// been set since the daemon's start. Fails: as read_snapshot().
-  int64_t step_from_daemon_ns(const void* segment, size_t bytes) const {
-    return begin_unix_ns - read_snapshot(segment, bytes, begin_monotonic_ns).taken_unix_ns;
+  /// This clock minus that of a daemon with this offset from CLOCK_MONOTONIC: the wall clock may
+  /// have been set since the daemon's start.
+  int64_t step_from_ns(int64_t daemon_offset_ns) const {
+    return begin_unix_ns - begin_monotonic_ns - daemon_offset_ns;
   }
 };
 

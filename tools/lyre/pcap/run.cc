@@ -12,7 +12,6 @@
 
 #include "libclient/include/lyre/lyre.h"
 #include "libclient/packet_capture.h"
-#include "libclient/stats_segment.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/look.h"
 #include "tools/lyre/pcap/capture_clock.h"
@@ -20,6 +19,7 @@
 #include "tools/lyre/pcap/packet_filter.h"
 #include "tools/lyre/pcap/packet_stream.h"
 #include "tools/lyre/pcap/pcapng.h"
+#include "tools/lyre/snapshot.h"
 #include "tools/lyre/text_table.h"
 
 namespace lyre::tools {
@@ -57,13 +57,6 @@ int64_t now_ns() {
       .count();
 }
 
-int64_t step_from_daemon_ns(const CaptureClock& clock, const GlobalOptions& globals) {
-  client::Mapping segment;
-  const int code = client::map_stats_segment(globals.socket_or_default(), segment);
-  if (code != 0) throw library_failure(code);
-  return clock.step_from_daemon_ns(segment.data(), segment.bytes());
-}
-
 client::PacketCapture begin_capture(const GlobalOptions& globals, const PcapOptions& options,
                                     bool is_filtered) {
   client::PacketCapture begun;
@@ -82,9 +75,10 @@ class Capture {
   Capture(const GlobalOptions& globals, const PcapOptions& options)
       : options_(options),
         filter_(options.filter),
+        step_ns_(clock_.step_from_ns(StatsSegment(globals.socket_or_default()).unix_offset_ns())),
         begun_(begin_capture(globals, options, !filter_.is_empty())),
         packets_(reinterpret_cast<channel::CaptureRing*>(begun_.memory.data()), begun_.ring_count,
-                 step_from_daemon_ns(clock_, globals)),
+                 step_ns_),
         file_(options.file) {}
 
   void run() {
@@ -161,6 +155,7 @@ class Capture {
   PacketFilter filter_;
   const CaptureClock clock_{.begin_unix_ns = now_ns<std::chrono::system_clock>(),
                             .begin_monotonic_ns = now_ns<Clock>()};
+  const int64_t step_ns_;
   client::PacketCapture begun_;
   PacketStream packets_;
   PacketFile file_;

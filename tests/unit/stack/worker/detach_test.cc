@@ -70,7 +70,7 @@ TEST(Detach, WaitsForAcknowledgementsAfterAStandstill) {
   hosts.link.set_up(false);
   hosts.client_a->detach();
   hosts.run_for(millis(100));
-  hosts.a.worker().on_standstill(seconds(5));
+  hosts.a.worker().on_standstill(seconds(5), seconds(5));
   hosts.now += seconds(5);
   hosts.run_for(millis(500));
   EXPECT_EQ(hosts.a.worker().connection_count(), 1u);

@@ -34,7 +34,7 @@ class ReceivePressureTest : public ConnectedParts {
   bool is_expelled() const { return state.contexts[kContext].state == Context::State::kExpelled; }
   /// The worker is told of it before the first turn that follows.
   void stand_still(Nanos span) {
-    pressure.on_standstill(span);
+    pressure.on_pause(span);
     state.now += span;
   }
   /// Turns as they are due, for so long or until the client is expelled.
