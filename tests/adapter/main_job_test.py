@@ -190,7 +190,7 @@ class Ipv6(unittest.TestCase):
 class SuperPackets(unittest.TestCase):
     """TCP packets of up to 64 KiB, which cross the wire uncut."""
 
-    FRAME_BYTES_MAX = MTU + 18  # of a packet that is none
+    FRAME_BYTES_MAX = MTU + 18  # of a packet that is no super-packet
     COUNT = 64 << 20
 
     @staticmethod
@@ -202,7 +202,7 @@ class SuperPackets(unittest.TestCase):
     def expect_super_packets(self, host, before):
         deadline = time.monotonic() + BOUND_S
         while True:  # workers write these counters some times a second
-            packets, count = (now - then for now, then in zip(self.received(host), before))
+            packets, count = (after - start for after, start in zip(self.received(host), before))
             if count >= self.COUNT:
                 break
             self.assertLess(time.monotonic(), deadline, f"{count} bytes were received")

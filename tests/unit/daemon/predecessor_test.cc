@@ -44,7 +44,7 @@ class PredecessorTest : public DaemonTest {
     parts_.reset();
   }
 
-  /// It says kPrepared, and, when the test has waited enough, kFailed.
+  /// It sends kPrepared, and kFailed when the test has waited enough.
   std::string failing_program() const {
     const std::string path = directory_ + "/lyred";
     std::ofstream(path) << "#!/bin/sh\n"

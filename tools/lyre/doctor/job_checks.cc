@@ -117,7 +117,7 @@ Finding busy_socket(const std::string& saw) {
               "whether it serves the job is not known", "run lyre doctor again");
 }
 
-/// Of the daemon only its release is read, and who it is the kernel says.
+/// Reads nothing of the daemon but its release. The kernel names its process.
 Finding check_answer(const Job& job, const std::string& saw, const std::string& file) {
   const HeldFile held(file);
   bool is_busy = false;

@@ -9,8 +9,8 @@
 
 namespace lyre::tools {
 
-/// The answers of scrapes that are being sent. With as many comms as are read one takes 240 MB, and
-/// 1 GB while it is made, so slow scrapers share the newest one.
+/// The answers of scrapes that are being sent. An answer has lines for each comm of each process,
+/// and takes several times its size while it is made. So slow scrapers share the newest one.
 /// Thread: one.
 class SharedTexts {
  public:
