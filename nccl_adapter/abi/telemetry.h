@@ -46,7 +46,9 @@ struct CommView {
   uint32_t streams;
   uint32_t streams_up;
   uint32_t requests;  ///< posted and not done
-  uint32_t redials;   ///< streams made again
+  /// Streams made again so far; it never falls. A receiver counts none that follows a reset of a
+  /// stream beside its first one, because the sender may have given that up as no longer needed.
+  uint32_t redials;
   uint64_t messages;  ///< done
   uint64_t bytes;     ///< of those
   uint64_t outstanding_bytes;

@@ -10,7 +10,7 @@ namespace lyre::nccl_adapter {
 /// NCCL closes the comms of a communicator one after the other. Where its peers have not entered
 /// the operation, or a host has vanished, every close waits in vain. The first one waits for
 /// kCloseWaitNs, those that follow it for `follower_wait_ns`.
-/// Units: the environment's clock. Thread: that which closes; each has its own.
+/// Units: the operating system's monotonic clock. Thread: one at a time.
 class ClosePatience {
  public:
   /// A close that begins so soon after a vain one follows it.

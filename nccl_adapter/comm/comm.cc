@@ -322,7 +322,7 @@ CommFacts Comm::facts() const {
   nccl_abi::CommView& view = facts.view;
   std::copy(id_.begin(), id_.end(), view.id);
   view.communicator = environment_->communicator();
-  view.has_failed = has_failed() ? 1 : 0;
+  view.has_failed = has_failed() || environment_->is_dead() ? 1 : 0;
   view.peer_pid = peer_.pid;
   view.requests = static_cast<uint32_t>(requests().active());
   view.outstanding_bytes = requests().outstanding_bytes();
@@ -339,7 +339,6 @@ CommFacts Comm::facts() const {
   facts.is_attached = environment_->is_attached();
   const auto add = [&facts](const Lane& lane) {
     facts.streams.push_back({.is_up = lane.is_up(),
-                             .sessions = lane.attached,
                              .unacked_bytes = lane.is_up() ? lane.transport->unacked_bytes() : 0,
                              .path = lane.path_text,
                              .rail = lane.rail_text});
@@ -347,11 +346,13 @@ CommFacts Comm::facts() const {
   // Queue pairs first: the data takes them.
   for (const Lane* lane : queue_pairs_.lanes()) {
     if (lane->attached > 0) add(*lane);
+    view.redials += lane->remade;
     view.queue_pairs_lost += lane->attached - (lane->is_up() ? 1 : 0);
     view.copied_bytes += lane->copied_bytes();
   }
   for (const auto& lane : lanes_) {
     if (lane->is_up() || lane->is_missed) add(*lane);
+    view.redials += lane->remade;
     view.copied_bytes += lane->copied_bytes();
   }
   return facts;

@@ -1,8 +1,12 @@
 #include "nccl_adapter/daemon_link/instance.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
+#include "nccl_adapter/comm/close_patience.h"
+#include "nccl_adapter/comm/host_patience.h"
 #include "nccl_adapter/comm/recv_comm.h"
 #include "nccl_adapter/comm/send_comm.h"
 #include "nccl_adapter/daemon_link/flows.h"
@@ -25,6 +29,8 @@ constexpr int64_t kPollPauseNs = 50'000;
 /// What the library waits at most while it attaches and listens. A daemon that does not answer uses
 /// up LYRE_RESUME_SECONDS meanwhile.
 constexpr int64_t kFindNsMax = 3 * int64_t{kFindPatienceMs} * 1'000'000;
+/// Each wait of a finalize for hosts for which another finalize has waited in vain.
+constexpr int kVanishedDrainMs = static_cast<int>(ClosePatience::kFollowerGoodbyeNs / 1'000'000);
 
 // One flow gets at most a share of a fast port in most clouds, and at most one worker's time in the
 // daemon.
@@ -39,6 +45,11 @@ StreamCount make_stream_count(const Settings& settings, const Attachment& attach
   const size_t rails = settings.uses_all_rails ? attachment.ports().size() : 1;
   const size_t start = std::clamp<size_t>(std::max(flows, workers) * rails, 1, kStreamsAutoMax);
   return StreamCount(start, kStreamsLearnedMax);
+}
+
+// Its peer may wait for what this side said last.
+bool is_unheard(Comm& comm) {
+  return comm.goodbye().is_begun() && !comm.has_failed() && !comm.goodbye().is_heard();
 }
 
 }  // namespace
@@ -75,30 +86,39 @@ Instance::Instance(const Settings& settings, uint64_t communicator)
 Instance::~Instance() {
   progress_thread_.reset();
   if (attachment_ == nullptr) return;
-  for (auto& [number, comm] : comms_) comm->begin_close();
+  std::set<std::string> hosts = unheard_hosts_;
+  for (auto& [number, comm] : comms_) {
+    comm->begin_close();
+    if (is_unheard(*comm)) hosts.insert(comm->peer().host);
+  }
+  const bool have_vanished = host_patience().have_vanished(hosts, monotonic_ns());
+  const int most_ms = have_vanished ? kVanishedDrainMs : kFinalizeDrainMs;
   // Also for comms closed before: a peer that misses our last grant takes its send for lost.
-  if (is_attached()) lyre_drain(context(), kFinalizeDrainMs);
+  bool is_in_vain = is_attached() && lyre_drain(context(), most_ms) == LYRE_E_AGAIN;
   // Nobody has read what came meanwhile: perhaps that the peer ended, and waits for nothing.
   for (auto& [number, comm] : comms_) {
     if (!comm->has_failed() && !comm->goodbye().is_acknowledged()) comm->pump();
   }
   while (!comms_.empty()) close(comms_.begin()->second.get());
-  await_last_words();
-  if (is_attached()) lyre_drain(context(), kAnswerDrainMs);
+  await_last_words(int64_t{most_ms} * 1'000'000);
+  is_in_vain = is_in_vain || receivers_.is_any_untold();
+  // While this host's daemon is away, nothing is known of the others, and a brief wait is no proof.
+  if (is_attached() && is_in_vain && !have_vanished) {
+    host_patience().on_finalized_in_vain(unheard_hosts_, monotonic_ns());
+  }
+  if (is_attached()) lyre_drain(context(), std::min(most_ms, kAnswerDrainMs));
   comms_.clear();  // those that came meanwhile
   acceptor_.reset();
 }
 
-bool Instance::is_idle() const { return comms_.empty() && receivers_.listening() == 0; }
+bool Instance::is_idle() const { return given_out_.empty() && receivers_.listening() == 0; }
 
 bool Instance::finalize() {
   is_finalized_ = true;
   return given_out_.empty();
 }
 
-bool Instance::is_over() const {
-  return is_finalized_ && given_out_.empty() && receivers_.listening() == 0;
-}
+bool Instance::is_over() const { return is_finalized_ && is_idle(); }
 
 Result Instance::check_device(int dev) const {
   if (dev >= 0 && static_cast<size_t>(dev) < ports().size()) return Result::kSuccess;
@@ -222,12 +242,11 @@ Result Instance::accept(ListenComm* listen_comm, Comm** out) {
 
 // The daemon died before the last grant was acknowledged: the peer dials again when the daemon is
 // back, and would take its last messages for lost without an answer.
-void Instance::await_last_words() {
+void Instance::await_last_words(int64_t most_ns) {
   // Time in which this process did not run does not count.
   constexpr int64_t kLookNsMax = kProgressThreadNs;
   int64_t waited_ns = 0;
-  while (receivers_.is_any_untold() && waited_ns < int64_t{kFinalizeDrainMs} * 1'000'000 &&
-         progress() == Result::kSuccess) {
+  while (receivers_.is_any_untold() && waited_ns < most_ns && progress() == Result::kSuccess) {
     const int64_t from_ns = monotonic_ns();
     sleep_ns(kShortPauseNs);
     waited_ns += std::min(monotonic_ns() - from_ns, kLookNsMax);
@@ -248,6 +267,7 @@ SendComm* Instance::find_sender(const Nonce& id) {
 
 void Instance::close(Comm* comm) {
   receivers_.on_close(comm);
+  if (is_unheard(*comm)) unheard_hosts_.insert(comm->peer().host);
   comm->goodbye().finish();
   const auto place = places_.find(comm);
   telemetry_.give_back(place->second.slot);
@@ -263,7 +283,11 @@ Result Instance::progress() {
 }
 
 Result Instance::progress_in_series() {
-  if (daemon_ == Daemon::kDead) return Result::kSystemError;
+  if (daemon_ == Daemon::kDead) {
+    clock_.look(monotonic_ns());
+    if (now_ns() - shown_ns_ >= kShowNs) show();  // the comms as failed
+    return Result::kSystemError;
+  }
   bool has_found = false;
   if (daemon_ == Daemon::kLost) {
     clock_.look(monotonic_ns());
@@ -391,7 +415,9 @@ void Instance::show() {
 // Called by the progress thread, for times when NCCL makes no call.
 void Instance::progress_if_idle() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock() || monotonic_ns() - clock_.monotonic_ns() < kProgressThreadNs / 2) return;
+  // A call may hold the lock for a minute, as regMr() during an upgrade: the process is alive.
+  if (!lock.owns_lock()) return telemetry_.touch(monotonic_ns());
+  if (monotonic_ns() - clock_.monotonic_ns() < kProgressThreadNs / 2) return;
   idle_looks_ = kIdleLooksPerClockRead - 1;  // a poll by the progress thread reads the clock
   busy_calls_ = kBusyCallsMax - 1;           // and does what is due by it
   try {
@@ -442,6 +468,7 @@ void Instance::look_for_daemon() {
 void Instance::set_daemon(Daemon daemon) {
   daemon_ = daemon;
   is_attached_ = daemon == Daemon::kAttached;
+  if (daemon == Daemon::kDead) is_dead_.store(true, std::memory_order_relaxed);
 }
 
 bool Instance::note_daemon_error(int code) {

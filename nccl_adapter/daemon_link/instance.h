@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -52,7 +53,7 @@ class Instance final : public Environment, private CommOwner {
   void give_back_memory(Memory* memory) override;
   /// Shows in `lyre comms` what is known of RDMA ports.
   void show_verbs(const std::string& summary) { telemetry_.show_verbs(summary); }
-  /// No comm or listen comm is left.
+  /// NCCL has no comm and no listen comm of it.
   bool is_idle() const;
   /// NCCL is done with the communicator. False: a comm that connect() or accept() gave out is open,
   /// which another communicator may use. What is half open is not waited for: NCCL does not close
@@ -110,7 +111,7 @@ class Instance final : public Environment, private CommOwner {
   void tick();
   void show();
   void progress_if_idle();
-  void await_last_words();
+  void await_last_words(int64_t most_ns);
   void set_daemon(Daemon daemon);
   void adopt(std::unique_ptr<Comm> comm) override;
   SendComm* find_sender(const Nonce& id) override;
@@ -138,6 +139,7 @@ class Instance final : public Environment, private CommOwner {
   uint64_t adopted_ = 0;
   std::map<uint64_t, std::unique_ptr<Comm>> comms_;  ///< in order of making
   std::unordered_map<Comm*, Place> places_;
+  std::set<std::string> unheard_hosts_;              ///< of comms closed without an answer
   std::unordered_set<const Comm*> given_out_;        ///< NCCL has them, and closes them
   std::unique_ptr<ProgressThread> progress_thread_;  ///< last: it works with all of the above
 };

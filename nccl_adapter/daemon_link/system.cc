@@ -49,4 +49,10 @@ std::string host_name() {
 
 uint32_t process_id() { return static_cast<uint32_t>(::getpid()); }
 
+// Never destroyed: NCCL's threads may still close while the process runs its exit handlers.
+HostPatience& host_patience() {
+  static HostPatience& the_patience = *new HostPatience;
+  return the_patience;
+}
+
 }  // namespace lyre::nccl_adapter

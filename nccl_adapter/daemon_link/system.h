@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "nccl_adapter/comm/host_patience.h"
 #include "nccl_adapter/protocol/handle.h"
 
 /// What the adapter asks the operating system, and where it waits. Only plugin/ and daemon_link/
@@ -24,5 +25,7 @@ Nonce make_nonce();
 /// This machine's name, for messages on the other side.
 std::string host_name();
 uint32_t process_id();
+/// Of this process: all its communicators share it.
+HostPatience& host_patience();
 
 }  // namespace lyre::nccl_adapter

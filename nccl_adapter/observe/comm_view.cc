@@ -51,7 +51,6 @@ nccl_abi::CommView view_of(const CommFacts& facts) {
   copy_text(view.peer_address, facts.peer_address);
   view.streams = static_cast<uint32_t>(facts.streams.size());
   for (const StreamFacts& stream : facts.streams) {
-    view.redials += stream.sessions > 0 ? stream.sessions - 1 : 0;
     if (!stream.is_up) continue;
     ++view.streams_up;
     view.unacked_bytes += stream.unacked_bytes;

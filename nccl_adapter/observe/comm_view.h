@@ -12,7 +12,6 @@ namespace lyre::nccl_adapter {
 /// One stream of a comm. Owner: the texts are borrowed.
 struct StreamFacts {
   bool is_up = false;
-  uint32_t sessions = 0;  ///< that it had so far
   uint64_t unacked_bytes = 0;
   std::string_view path;  ///< "rail0 > 10.9.0.2:4711"
   std::string_view rail;  ///< what of it others have in common: "over rail0"

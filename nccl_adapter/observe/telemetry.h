@@ -33,7 +33,7 @@ class Telemetry {
   void count_foreign(const std::string& address);
   /// This host's RDMA ports that are not used, and why; it is cut where it is too long.
   void show_verbs(const std::string& summary);
-  /// Stores the time, which shows that this process is alive.
+  /// Stores the time, which shows that this process is alive. Thread: any.
   void touch(int64_t now_ns);
 
  private:

@@ -39,17 +39,17 @@ struct Plugin {
   }
 
   static Result listen(int dev, void* handle, void** listen_comm) {
-    return nccl_adapter::listen(process_context(), dev, handle, listen_comm);
+    return nccl_adapter::listen(process_context_for_new_comm(), dev, handle, listen_comm);
   }
   static Result listen(void* context, int dev, void* handle, void** listen_comm) {
     return nccl_adapter::listen(context, dev, handle, listen_comm);
   }
 
   static Result connect(int dev, void* handle, void** send_comm, NetDeviceHandle**) {
-    return nccl_adapter::connect(process_context(), dev, handle, send_comm);
+    return nccl_adapter::connect(process_context_to_connect(handle), dev, handle, send_comm);
   }
   static Result connect(int dev, CommConfig*, void* handle, void** send_comm, NetDeviceHandle**) {
-    return nccl_adapter::connect(process_context(), dev, handle, send_comm);
+    return nccl_adapter::connect(process_context_to_connect(handle), dev, handle, send_comm);
   }
   static Result connect(void* context, int dev, void* handle, void** send_comm, NetDeviceHandle**) {
     return nccl_adapter::connect(context, dev, handle, send_comm);

@@ -5,26 +5,28 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <exception>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <set>
 #include <string>
-#include <system_error>
+#include <utility>
 #include <vector>
 
-#include "nccl_adapter/abi/setting_names.h"
 #include "nccl_adapter/comm/close_patience.h"
 #include "nccl_adapter/comm/comm.h"
+#include "nccl_adapter/comm/goodbye.h"
+#include "nccl_adapter/comm/host_patience.h"
 #include "nccl_adapter/daemon_link/instance.h"
 #include "nccl_adapter/daemon_link/system.h"
 #include "nccl_adapter/observe/log.h"
+#include "nccl_adapter/plugin/open_instance.h"
 #include "nccl_adapter/plugin/profiler.h"
 #include "nccl_adapter/plugin/properties.h"
-#include "nccl_adapter/transport/address.h"
-#include "nccl_adapter/transport/verbs/report.h"
+#include "nccl_adapter/protocol/handle.h"
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -35,12 +37,13 @@ constexpr int64_t kClosePollNs = 50'000;
 std::atomic<bool> g_is_inherited{false};
 
 struct Registry {
-  std::mutex init_mutex;          ///< of init_process(); taken before `mutex`
-  std::mutex mutex;               ///< guards the rest; nothing waits for a daemon under it
-  std::set<Instance*> instances;  ///< not finalized
-  std::set<Instance*> existing;   ///< also those that are finalized and whose comms are in use
+  std::mutex init_mutex;              ///< of who sets process_instance; taken before `mutex`
+  std::atomic<uint64_t> failures{0};  ///< how often that failed; counted under init_mutex
+  std::mutex mutex;                   ///< guards the rest; nothing waits for a daemon under it
+  std::set<Instance*> instances;      ///< not finalized
+  std::set<Instance*> existing;       ///< also those that are finalized and whose comms are in use
   Instance* process_instance = nullptr;
-  std::vector<std::unique_ptr<Instance>> replaced;  // daemon dead, comms open
+  std::vector<std::unique_ptr<Instance>> replaced;  ///< process_instance before; each is dead
   bool has_fork_handler = false;
 };
 
@@ -111,53 +114,13 @@ void watch_forks(Registry& all) {
   pthread_atfork(nullptr, nullptr, [] { g_is_inherited.store(true, std::memory_order_relaxed); });
 }
 
-void log_attached(const Instance& instance) {
-  std::string ports;
-  for (const lyre_port& port : instance.ports()) {
-    lyre_addr address{};
-    std::copy(std::begin(port.address), std::end(port.address), std::begin(address.address));
-    std::string text = to_string(address);
-    if (text.ends_with(":0")) text.resize(text.size() - 2);
-    ports += ports.empty() ? "" : ", ";
-    ports += std::string(port.name) + " " + text;
-    if (port.speed_mbps > 0) ports += " " + std::to_string(port.speed_mbps) + " Mb/s";
-    if (port.is_link_up == 0) ports += " (link down)";
-  }
-  log_info("Lyre %s, daemon at %s, ports: %s", lyre_version(),
-           socket_path_text(instance.settings()), ports.c_str());
-}
-
-// Once a process: opening devices takes a while, and init is called for each communicator.
-const VerbsReport& find_verbs(const Settings& settings) {
-  static const VerbsReport& found = *new VerbsReport([&] {
-    std::string why = "LYRE_VERBS=off";
-    const VerbsApi* api = settings.verbs == VerbsUse::kOff ? nullptr : load_verbs(&why);
-    VerbsReport report = report_verbs(api, why, settings);
-    for (const std::string& line : report.lines) log_info("%s", line.c_str());
-    return report;
-  }());
-  return found;
-}
-
-bool is_possible(const Settings& settings) {
-  if (settings.verbs != VerbsUse::kOnly || find_verbs(settings).why_none.empty()) return true;
-  log_warn("LYRE_VERBS=only, and no data can go over RDMA: %s",
-           find_verbs(settings).why_none.c_str());
-  return false;
-}
-
-/// Once a process, which opens an instance for each communicator.
-void warn_of_unknown_settings() {
-  static std::atomic<bool> is_mentioned{false};
-  if (is_mentioned.exchange(true)) return;
-  for (const std::string& line : nccl_abi::unknown_settings(environ)) log_warn("%s", line.c_str());
-}
-
-Instance* keep(Registry& all, Instance* instance) {
-  if (instance == nullptr) return nullptr;
-  all.instances.insert(instance);
-  all.existing.insert(instance);
-  return instance;
+/// REQUIRES: all.mutex is held.
+Instance* keep(Registry& all, std::unique_ptr<Instance> instance) {
+  Instance* kept = instance.release();
+  if (kept == nullptr) return nullptr;
+  all.instances.insert(kept);
+  all.existing.insert(kept);
+  return kept;
 }
 
 void destroy(Instance* instance) {
@@ -179,127 +142,48 @@ bool exists(Instance* instance) {
   return false;
 }
 
-/// How long an init that failed so is tried again. The daemon is perhaps starting, and the socket
-/// of one that starts has no group yet: LYRE_E_PERMISSION. A daemon at its limit on contexts frees
-/// those that were finalized a moment ago when its workers have let go of them.
-int64_t patience_ns(int failure, const Settings& settings) {
-  switch (failure) {
-    case LYRE_E_DAEMON:
-    case LYRE_E_PERMISSION:
-      return settings.resume_s * kNsPerSecond;
-    case LYRE_E_NORESOURCES:
-      return kFreeContextNs;
-    default:
-      return 0;
-  }
-}
-
-/// Tries until one is open, or its failure needs no patience, or the time is over. A daemon that is
-/// back and has no context left gets the time that freeing one takes. At its limits it refuses now
-/// a context and now a connection, which looks as if there were no daemon: all of it has a bound.
-std::unique_ptr<Instance> open_patiently(const Settings& settings, uint64_t communicator,
-                                         int failure) {
-  const int64_t began_ns = monotonic_ns();
-  const int64_t latest_ns = began_ns + patience_ns(LYRE_E_DAEMON, settings) + kFreeContextNs;
-  int64_t until_ns = began_ns + patience_ns(failure, settings);
-  std::unique_ptr<Instance> instance;
-  while (instance == nullptr && patience_ns(failure, settings) > 0 && monotonic_ns() < until_ns) {
-    const int before = failure;
-    sleep_ns(kInitAgainNs);
-    instance = Instance::open(settings, communicator, &failure);
-    if (failure == before) continue;
-    const int64_t from_ns = failure == LYRE_E_NORESOURCES ? monotonic_ns() : began_ns;
-    const int64_t wanted_ns = from_ns + patience_ns(failure, settings);
-    until_ns = std::min(latest_ns, std::max(until_ns, wanted_ns));
-  }
-  return instance;
-}
-
-/// A process that has used a daemon looks for it as long as its comms do: NCCL never asks a plugin
-/// again whose init failed, and its next communicator would use sockets. A daemon that has no
-/// context left is there and wanted, so the first init waits for it, too. Where none answers, the
-/// first init fails at once: perhaps no daemon is wanted here.
-std::unique_ptr<Instance> find_daemon(const Settings& settings, uint64_t communicator) try {
-  int failure = 0;
-  std::unique_ptr<Instance> instance = Instance::open(settings, communicator, &failure);
-  const int64_t most_ns = patience_ns(failure, settings);
-  const bool may_wait = known_port_count() > 0 || failure == LYRE_E_NORESOURCES;
-  if (instance == nullptr && may_wait && most_ns > 0) {
-    log_info("the Lyre daemon at %s takes no client now; trying again for %lld s: %s",
-             socket_path_text(settings), static_cast<long long>(most_ns / kNsPerSecond),
-             lyre_last_error());
-    instance = open_patiently(settings, communicator, failure);
-  }
-  if (instance == nullptr) {
-    log_warn("cannot use the Lyre daemon at %s: %s", socket_path_text(settings), lyre_last_error());
-  }
-  return instance;
-} catch (const std::system_error& error) {
-  log_warn("cannot start a thread: %s", error.what());
-  if (!settings.is_required) return nullptr;
-  die("LYRE_REQUIRED is set and no thread can be started (%s): ending this process", error.what());
-}
-
-/// A wrong name in LYRE_RAILS fails the first init. Later ones use those that are right: the daemon
-/// was perhaps restarted with other ports.
-bool has_usable_rails(Instance& instance) {
-  std::string wrong;
-  {
-    const std::lock_guard lock(instance.mutex());
-    if (!instance.is_attached()) return true;
-    wrong = wrong_rails(instance.context(), instance.settings().rails);
-  }
-  if (wrong.empty()) return true;
-  log_warn("%s", wrong.c_str());
-  return known_port_count() > 0 && !instance.ports().empty();
-}
-
-Instance* refuse_setting(const Settings& settings) {
-  if (settings.is_required) die("LYRE_REQUIRED is set and a setting is wrong: ending this process");
-  return nullptr;
-}
-
-Instance* open_instance(uint64_t communicator) {
-  warn_of_unknown_settings();
-  Settings settings;
-  if (!read_settings(&settings) || !is_possible(settings)) return refuse_setting(settings);
-  std::unique_ptr<Instance> instance = find_daemon(settings, communicator);
-  if (instance != nullptr && !has_usable_rails(*instance)) return refuse_setting(settings);
-  if (instance != nullptr && instance->ports().empty()) {
-    log_warn("the Lyre daemon at %s has no port", socket_path_text(settings));
-    instance.reset();
-  }
-  if (instance == nullptr) {
-    if (settings.is_required) {
-      die("LYRE_REQUIRED is set and no usable Lyre daemon at %s (%s): ending this process",
-          socket_path_text(settings), lyre_last_error());
-    }
-    return nullptr;
-  }
-  log_attached(*instance);
-  instance->show_verbs(find_verbs(settings).summary);
-  set_known_ports(instance->ports(), find_verbs(settings).usable, settings.latency_us);
-  return instance.release();
-}
-
 bool is_idle(Instance& instance) {
   const std::lock_guard lock(instance.mutex());
   return instance.is_idle();
 }
 
-// A daemon that was restarted is a new one: the old instance stays until its comms are closed.
-void replace_dead_process_instance(Registry& all) {
-  Instance* instance = all.process_instance;
-  if (instance == nullptr) return;
-  {
-    const std::lock_guard lock(instance->mutex());
-    if (instance->progress() == Result::kSuccess) return;
+/// Destroys replaced instances of which NCCL has nothing any more. REQUIRES: all.mutex is held.
+void drop_unused(Registry& all) {
+  std::erase_if(all.replaced, [&all](const std::unique_ptr<Instance>& replaced) {
+    if (!is_idle(*replaced)) return false;
+    all.existing.erase(replaced.get());
+    return true;
+  });
+}
+
+/// The instance before stays until NCCL has closed its comms, and at least until the next one is
+/// replaced: another thread may be about to call it. REQUIRES: all.init_mutex is held.
+Result set_process_instance(Registry& all, std::unique_ptr<Instance> instance) {
+  if (instance == nullptr) {
+    all.failures.fetch_add(1, std::memory_order_relaxed);
+    return Result::kSystemError;
   }
-  all.instances.erase(instance);
-  all.existing.erase(instance);
-  all.replaced.emplace_back(instance);
-  all.process_instance = nullptr;
-  std::erase_if(all.replaced, [](const auto& replaced) { return is_idle(*replaced); });
+  const std::lock_guard lock(all.mutex);
+  drop_unused(all);
+  if (all.process_instance != nullptr) {
+    all.instances.erase(all.process_instance);
+    all.replaced.emplace_back(all.process_instance);
+  }
+  all.process_instance = keep(all, std::move(instance));
+  return Result::kSuccess;
+}
+
+bool has_live_process_instance(Registry& all) {
+  const std::lock_guard lock(all.mutex);
+  return all.process_instance != nullptr && !all.process_instance->is_dead();
+}
+
+/// The settings of the process's instance, if that one is dead.
+std::optional<Settings> settings_to_open_again(Registry& all) {
+  const std::lock_guard lock(all.mutex);
+  const Instance* instance = all.process_instance;
+  if (instance == nullptr || !instance->is_dead()) return std::nullopt;
+  return instance->settings();
 }
 
 // The test() that follows wakes the workers: see Instance::progress_in_series().
@@ -344,24 +228,26 @@ void progress_until(Instance* instance, std::unique_lock<std::mutex>& lock, int6
   }
 }
 
-// Of this thread's closes. A host that vanished makes only the closes of its own comms short.
-ClosePatience& goodbye_patience(const Comm& comm) {
-  thread_local std::map<std::string, ClosePatience> by_host;
-  return by_host.try_emplace(comm.peer().host, ClosePatience::kFollowerGoodbyeNs).first->second;
+// A goodbye without a stream, or without this host's daemon, is over at once: nothing was heard.
+void note_goodbye(Instance* instance, Comm* comm) {
+  const Goodbye& goodbye = comm->goodbye();
+  const bool was_in_vain = !goodbye.is_heard();
+  const bool was_heard =
+      instance->is_attached() && (goodbye.is_peer_gone() || goodbye.is_acknowledged());
+  if (!was_in_vain && !was_heard) return;
+  host_patience().on_closed(comm->peer().host, was_in_vain, monotonic_ns());
 }
 
 // As long as the rest of kCloseWaitNs, and at least as long as a host takes that is there.
 void await_goodbye(Instance* instance, std::unique_lock<std::mutex>& lock, Comm* comm,
                    int64_t close_deadline_ns) {
-  ClosePatience& patience = goodbye_patience(*comm);
   const int64_t said_ns = monotonic_ns();
   const int64_t least_ns = said_ns + ClosePatience::kFollowerGoodbyeNs;
-  const int64_t deadline_ns =
-      std::max(std::min(close_deadline_ns, patience.deadline_ns(said_ns)), least_ns);
-  bool is_heard = false;
+  const int64_t host_deadline_ns = host_patience().deadline_ns(comm->peer().host, said_ns);
+  const int64_t deadline_ns = std::max(std::min(close_deadline_ns, host_deadline_ns), least_ns);
   progress_until(instance, lock, deadline_ns,
-                 [&] { return comm->has_failed() || (is_heard = comm->goodbye().is_heard()); });
-  if (!comm->has_failed()) patience.on_closed(!is_heard, monotonic_ns());
+                 [&] { return comm->has_failed() || comm->goodbye().is_heard(); });
+  if (!comm->has_failed()) note_goodbye(instance, comm);
 }
 
 // Small messages of which test() said done are placed first, if the peer does not take long: until
@@ -372,10 +258,13 @@ bool close_in_order(Instance* instance, Comm* comm) {
   const int64_t deadline_ns = begun_ns + kCloseWaitNs;
   std::unique_lock lock(instance->mutex());
   const WakesWorkers wakes_workers(instance);
+  // Of this thread: it closes the comms of one communicator.
   thread_local ClosePatience patience;
+  const int64_t placed_until_ns = std::min(
+      patience.deadline_ns(begun_ns), host_patience().deadline_ns(comm->peer().host, begun_ns));
   const bool has_waited = comm->should_wait_to_close();
   bool is_unplaced = has_waited;
-  progress_until(instance, lock, patience.deadline_ns(begun_ns),
+  progress_until(instance, lock, placed_until_ns,
                  [&] { return !(is_unplaced = comm->should_wait_to_close()); });
   const bool has_result = has_waited && !comm->has_failed();
   comm->begin_close();
@@ -405,9 +294,9 @@ Result init_context(void** context, uint64_t communicator, nccl_abi::Logger logg
     Registry& all = registry();
     watch_forks(all);
     // Without the lock: other communicators are finalized meanwhile.
-    Instance* instance = open_instance(communicator);
+    std::unique_ptr<Instance> instance = open_instance(communicator);
     const std::lock_guard lock(all.mutex);
-    *context = keep(all, instance);
+    *context = keep(all, std::move(instance));
     return *context != nullptr ? Result::kSuccess : Result::kSystemError;
   });
 }
@@ -419,7 +308,10 @@ Result finalize(void* context) {
     {
       const std::lock_guard lock(all.mutex);
       if (all.instances.erase(instance) == 0) return Result::kSuccess;
-      if (all.process_instance == instance) all.process_instance = nullptr;
+      if (all.process_instance == instance) {
+        all.process_instance = nullptr;
+        drop_unused(all);
+      }
     }
     // Else the last close does it: NCCL 2.28.3 to 2.28.6 finalizes the context of a communicator
     // while a child, made with splitShare or shrinkShare, uses its comms.
@@ -435,15 +327,8 @@ Result init_process(nccl_abi::Logger logger, nccl_abi::ProfilerCallback profiler
     Registry& all = registry();
     watch_forks(all);
     const std::lock_guard one_init(all.init_mutex);
-    {
-      const std::lock_guard lock(all.mutex);
-      replace_dead_process_instance(all);
-      if (all.process_instance != nullptr) return Result::kSuccess;
-    }
-    Instance* instance = open_instance(0);
-    const std::lock_guard lock(all.mutex);
-    all.process_instance = keep(all, instance);
-    return instance != nullptr ? Result::kSuccess : Result::kSystemError;
+    if (has_live_process_instance(all)) return Result::kSuccess;
+    return set_process_instance(all, open_instance(0));
   });
 }
 
@@ -452,6 +337,29 @@ void* process_context() {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   return all.process_instance;
+}
+
+// Where the dead instance cannot be replaced, it is what the call is refused by. Calls of several
+// threads wait at the same time: one that waited for another's attempt takes its failure.
+void* process_context_for_new_comm() {
+  if (refuse_inherited()) return nullptr;
+  (void)guarded([] {
+    Registry& all = registry();
+    if (!settings_to_open_again(all)) return Result::kSuccess;
+    // Relaxed: a number; what it is compared with is read under the mutex that it changes under.
+    const uint64_t failures = all.failures.load(std::memory_order_relaxed);
+    const std::lock_guard one_init(all.init_mutex);
+    if (all.failures.load(std::memory_order_relaxed) != failures) return Result::kSystemError;
+    const std::optional<Settings> settings = settings_to_open_again(all);
+    if (!settings) return Result::kSuccess;  // another thread did it
+    return set_process_instance(all, open_instance(*settings, 0));
+  });
+  return process_context();
+}
+
+void* process_context_to_connect(void* handle) {
+  const bool is_first_call = get_connect_note(handle_bytes(handle)) == 0;
+  return is_first_call ? process_context_for_new_comm() : process_context();
 }
 
 Result devices(int* ndev) {

@@ -19,10 +19,16 @@ Result init_context(void** context, uint64_t communicator, nccl_abi::Logger logg
                     nccl_abi::ProfilerCallback profiler);
 /// Ends either kind of context: at once, or with the last close of what NCCL still uses of it.
 Result finalize(void* context);
-/// v8 to v10: one context for the process, kept until it ends or the daemon does.
+/// v8 to v10: one context for the process, kept until it ends or its daemon is given up.
 Result init_process(nccl_abi::Logger logger, nccl_abi::ProfilerCallback profiler);
 /// That context; null before init_process().
 void* process_context();
+/// The same for a listen(). NCCL may never call init again, so a context whose daemon was given up
+/// is replaced here. Blocks as init_process() then, and all threads that call it at the same time
+/// wait for the same attempt.
+void* process_context_for_new_comm();
+/// The same for a connect() with that handle; a call after the first one does not replace it.
+void* process_context_to_connect(void* handle);
 
 Result devices(int* ndev);
 

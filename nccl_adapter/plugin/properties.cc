@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+#include "nccl_adapter/observe/log.h"
+
 namespace lyre::nccl_adapter {
 namespace {
 
@@ -15,6 +17,7 @@ constexpr int32_t kSpeedMbpsUnknown = 10'000;
 struct KnownPorts {
   std::mutex mutex;
   std::vector<Properties> list;
+  size_t first_count = 0;
   std::set<std::string> texts;  // NCCL keeps the pointers for ever
 };
 
@@ -62,6 +65,7 @@ void set_known_ports(const std::vector<lyre_port>& ports, const std::vector<Verb
   const std::vector<Rail> rails = rails_of(ports, verbs);
   KnownPorts& known = known_ports();
   const std::lock_guard lock(known.mutex);
+  if (known.list.empty() || ports.empty()) known.first_count = ports.size();
   known.list.clear();
   for (size_t i = 0; i < ports.size(); ++i) {
     const lyre_port& port = ports[i];
@@ -84,10 +88,19 @@ int known_port_count() {
   return static_cast<int>(known.list.size());
 }
 
+int first_port_count() {
+  KnownPorts& known = known_ports();
+  const std::lock_guard lock(known.mutex);
+  return static_cast<int>(known.first_count);
+}
+
 bool known_properties(int dev, Properties* out) {
   KnownPorts& known = known_ports();
   const std::lock_guard lock(known.mutex);
-  if (dev < 0 || static_cast<size_t>(dev) >= known.list.size()) return false;
+  if (dev < 0 || static_cast<size_t>(dev) >= known.list.size()) {
+    log_warn("device %d does not exist: number of devices: %zu", dev, known.list.size());
+    return false;
+  }
   *out = known.list[static_cast<size_t>(dev)];
   return true;
 }

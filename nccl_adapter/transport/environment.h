@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -50,6 +51,9 @@ class Environment {
   SmallSends& small_sends() { return small_sends_; }
 
   bool is_attached() const { return is_attached_; }
+  /// The daemon was given up, or disconnected this process: every call fails from now on.
+  /// Thread: any. Relaxed: a lone flag, which is never cleared.
+  bool is_dead() const { return is_dead_.load(std::memory_order_relaxed); }
   /// nullptr while the daemon is lost.
   virtual lyre_context* context() const = 0;
   /// The daemon's, as of the first attach.
@@ -88,6 +92,7 @@ class Environment {
   AttentiveClock clock_;
   SmallSends small_sends_;
   bool is_attached_ = true;
+  std::atomic<bool> is_dead_{false};
   VerbsDevices* verbs_ = nullptr;
 };
 

@@ -24,7 +24,7 @@ void Lane::attach(std::unique_ptr<Transport> next, uint32_t number, int64_t now_
   transport = std::move(next);
   transport->set_owner(this);
   incarnation = number;
-  ++attached;
+  if (attached++ > 0 && is_missed) ++remade;
   failures = 0;
   is_unwanted = false;
   is_missed = true;

@@ -50,6 +50,7 @@ struct Lane final : SessionOwner {
   bool is_for_queue_pairs = false;       ///< for its life
   uint32_t incarnation = 0;              ///< of the session
   uint32_t attached = 0;                 ///< how often there was one
+  uint32_t remade = 0;                   ///< how often one took another's place, or one was missed
   uint64_t copied_before_bytes = 0;      ///< see copied_bytes(): by those that are gone
   std::unique_ptr<Transport> transport;  ///< nullptr: no session
   FrameProgress reader;

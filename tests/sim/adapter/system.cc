@@ -1,9 +1,12 @@
 #include "tests/sim/adapter/system.h"
 
+#include <cstdint>
+#include <map>
 #include <utility>
 
 #include "nccl_adapter/daemon_link/progress_thread.h"
 #include "nccl_adapter/daemon_link/system.h"
+#include "nccl_adapter/plugin/properties.h"
 #include "nccl_adapter/transport/verbs/library.h"
 #include "tests/sim/adapter/rdma.h"
 
@@ -11,15 +14,22 @@ namespace lyre::adapter_sim {
 namespace {
 
 System* g_system = nullptr;
+std::map<uint32_t, nccl_adapter::HostPatience> g_host_patience;  // by process
 
 }  // namespace
 
-void set_system(System* system) { g_system = system; }
+// What a process keeps for its life begins anew with each world.
+void set_system(System* system) {
+  g_system = system;
+  g_host_patience.clear();
+  nccl_adapter::set_known_ports({}, {}, 0);
+}
 
 }  // namespace lyre::adapter_sim
 
 namespace lyre::nccl_adapter {
 
+using adapter_sim::g_host_patience;
 using adapter_sim::g_system;
 
 int64_t monotonic_ns() { return g_system->now_ns(); }
@@ -33,6 +43,7 @@ const VerbsApi* load_verbs(std::string* why) {
   return adapter_sim::rdma() != nullptr ? &adapter_sim::rdma_api() : nullptr;
 }
 uint32_t process_id() { return g_system->process_id(); }
+HostPatience& host_patience() { return g_host_patience[process_id()]; }
 
 // An event of virtual time takes the thread's place.
 ProgressThread::ProgressThread(std::function<void()> work) : work_(std::move(work)) {

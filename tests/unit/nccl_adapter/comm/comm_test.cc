@@ -40,6 +40,19 @@ TEST_F(Comms, AStreamThatIsResetInMidMessageCostsNothing) {
   EXPECT_EQ(out, in);
 }
 
+TEST_F(Comms, TheNumberOfStreamsThatWereMadeAgainNeverFalls) {
+  connect();
+  settle();
+  for (adapter_sim::Connection* connection : network_.established())
+    network_.tcp().reset(*connection);
+  ASSERT_TRUE(works_until([&] { return sender_->facts().view.redials == 2; }));
+  here().make_room();  // the second stream is given back
+  ASSERT_TRUE(works_until([&] { return sender_->facts().streams.size() == 1; }));
+  EXPECT_EQ(sender_->facts().view.redials, 2u);
+  ASSERT_TRUE(works_until([&] { return receiver_->facts().streams.size() == 1; }));
+  EXPECT_GE(receiver_->facts().view.redials, 1u) << "the second may have been given back";
+}
+
 TEST_F(Comms, AMessageThatDoesNotFitFailsBothEndsWithAReason) {
   connect();
   std::vector<uint8_t> out = numbered(20'000);

@@ -242,7 +242,7 @@ TEST_F(CommsWithRdma, GrantOverAStreamWhileTheQueuePairIsUnproven) {
   rdma_.break_queue_pair();
   const auto has_second = [&] {
     const CommFacts facts = receiver_->facts();
-    return facts.streams.front().is_up && facts.streams.front().sessions == 2;
+    return facts.streams.front().is_up && facts.view.redials == 1;
   };
   ASSERT_TRUE(works_until(has_second));
   carry(out);

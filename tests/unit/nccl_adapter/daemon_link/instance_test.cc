@@ -1,12 +1,19 @@
 #include "nccl_adapter/daemon_link/instance.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "nccl_adapter/limits.h"
@@ -136,6 +143,7 @@ TEST_F(Instances, LeavesTheCoreAfterASmallSendInARow) {
     ASSERT_TRUE(works_until([&] { return is_done(receive); }));
     ASSERT_TRUE(works_until([&] { return is_done(send); }));
   }
+  while_asleep = nullptr;  // the end of the instances sleeps, too
 }
 
 TEST_F(Instances, RefusesADeviceThatIsNotThere) {
@@ -270,6 +278,68 @@ TEST_F(Instances, EveryCallFailsWhenTheDaemonStaysAway) {
   network_.kill_daemon(0);
   ASSERT_TRUE(works_until([&] { return sends_->progress() != Result::kSuccess; }));
   EXPECT_EQ(sends_->progress(), Result::kSystemError);
+}
+
+/// The first instance shows its comms in a folder of the test's.
+class InstancesThatShow : public Instances {
+ protected:
+  InstancesThatShow() {
+    char name[] = "/tmp/lyre-instances-XXXXXX";
+    directory_ = ::mkdtemp(name);
+    sends_ = Instance::open(Settings{.socket_path = "sim/0", .telemetry_directory = directory_}, 0,
+                            &failure_);
+  }
+  ~InstancesThatShow() override {
+    sends_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+
+  /// A field of its file.
+  template <typename Field>
+  Field shown(size_t offset) const {
+    const auto file = std::filesystem::directory_iterator(directory_)->path();
+    std::ifstream in(file, std::ios::binary);
+    const std::vector<char> bytes(std::istreambuf_iterator<char>(in), {});
+    Field field{};
+    EXPECT_GE(bytes.size(), offset + sizeof field);
+    if (bytes.size() >= offset + sizeof field) {
+      std::memcpy(&field, bytes.data() + offset, sizeof field);
+    }
+    return field;
+  }
+  int64_t shown_ns() const {
+    return shown<int64_t>(offsetof(nccl_abi::TelemetryHeader, written_ns));
+  }
+  nccl_abi::CommView first_comm() const {
+    return shown<nccl_abi::CommView>(nccl_abi::kTelemetrySlotsOffset +
+                                     offsetof(nccl_abi::CommSlot, view));
+  }
+
+ private:
+  std::string directory_;
+};
+
+TEST_F(InstancesThatShow, ShowCommsAsFailedWhenTheDaemonStaysAway) {
+  connect();
+  network_.kill_daemon(0);
+  ASSERT_TRUE(works_until([&] { return sends_->progress() != Result::kSuccess; }));
+  until(
+      [&] {
+        sends_->progress();
+        return false;
+      },
+      10 * kSecond);
+  EXPECT_GE(shown_ns(), events_.now_ns() - kSecond);
+  EXPECT_EQ(first_comm().has_failed, 1u);
+}
+
+// regMr() may hold it for a minute, during an upgrade.
+TEST_F(InstancesThatShow, ShowThatTheProcessIsAliveWhileACallHoldsTheLock) {
+  connect();
+  const std::lock_guard lock(sends_->mutex());
+  pass(10 * kSecond);
+  std::thread([this] { run_progress_threads(); }).join();
+  EXPECT_GE(shown_ns(), events_.now_ns() - kSecond);
 }
 
 // Each attempt to attach blocks until the library gives it up.

@@ -18,13 +18,12 @@ CommFacts facts_of(std::vector<StreamFacts> streams) {
 }
 
 TEST(CommView, CountsItsStreams) {
-  const auto view = view_of(facts_of({{.is_up = true, .sessions = 1, .unacked_bytes = 5},
-                                      {.is_up = true, .sessions = 3, .unacked_bytes = 7},
-                                      {.is_up = false, .sessions = 2},
+  const auto view = view_of(facts_of({{.is_up = true, .unacked_bytes = 5},
+                                      {.is_up = true, .unacked_bytes = 7},
+                                      {.is_up = false},
                                       {}}));
   EXPECT_EQ(view.streams, 4u);
   EXPECT_EQ(view.streams_up, 2u);
-  EXPECT_EQ(view.redials, 3u);
   EXPECT_EQ(view.unacked_bytes, 12u);
 }
 

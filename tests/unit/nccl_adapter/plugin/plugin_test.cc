@@ -2,17 +2,30 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "nccl_adapter/abi/net.h"
+#include "nccl_adapter/comm/host_patience.h"
 #include "nccl_adapter/daemon_link/instance.h"
 #include "nccl_adapter/limits.h"
 #include "nccl_adapter/plugin/properties.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
+
+extern "C" {
+extern const lyre::nccl_abi::NetV10 ncclNetPlugin_v10;
+}
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -50,6 +63,13 @@ class ReceiverAtTheEnd : public TwoHosts {
         },
         ns);
   }
+  /// Every stream is lost, and what dials again gets no answer.
+  void lose_the_senders_host() {
+    for (adapter_sim::Connection* connection : network_.established())
+      network_.tcp().reset(*connection);
+    receive_for(10 * kMs);
+    for (size_t rail = 0; rail < 2; ++rail) network_.wires().set_rail({0, rail}, false);
+  }
   void end_sender() {
     close_comm(std::exchange(sender_, nullptr));
     finalize(std::exchange(sends_, nullptr));
@@ -60,11 +80,14 @@ class ReceiverAtTheEnd : public TwoHosts {
     return events_.now_ns() - from_ns;
   }
   int64_t close_receiver_ns() { return close_ns(&receiver_); }
+  int64_t finalize_ns(void* context) {
+    const int64_t from_ns = events_.now_ns();
+    EXPECT_EQ(finalize(context), Result::kSuccess);
+    return events_.now_ns() - from_ns;
+  }
   int64_t finalize_receiver_ns() {
     close_listen(std::exchange(listening_, nullptr));
-    const int64_t from_ns = events_.now_ns();
-    EXPECT_EQ(finalize(std::exchange(receives_, nullptr)), Result::kSuccess);
-    return events_.now_ns() - from_ns;
+    return finalize_ns(std::exchange(receives_, nullptr));
   }
 
   void meet() {
@@ -85,6 +108,12 @@ class ReceiverAtTheEnd : public TwoHosts {
       ASSERT_NO_FATAL_FAILURE(send());
     }
   }
+  static void* init(int host) {
+    ::setenv("LYRE_SOCKET", ("sim/" + std::to_string(host)).c_str(), 1);
+    void* context = nullptr;
+    EXPECT_EQ(init_context(&context, 0, nullptr, nullptr), Result::kSuccess);
+    return context;
+  }
   void send() {
     void* request = nullptr;
     ASSERT_EQ(isend(sender_, data_.data(), data_.size(), nullptr, nullptr, &request),
@@ -104,12 +133,6 @@ class ReceiverAtTheEnd : public TwoHosts {
   std::vector<std::pair<void*, void*>> others_;  ///< senders and their receivers
 
  private:
-  static void* init(int host) {
-    ::setenv("LYRE_SOCKET", ("sim/" + std::to_string(host)).c_str(), 1);
-    void* context = nullptr;
-    EXPECT_EQ(init_context(&context, 0, nullptr, nullptr), Result::kSuccess);
-    return context;
-  }
   void end_receiver() {
     if (receiver_ != nullptr) close_receiver_ns();
     if (receives_ != nullptr) finalize_receiver_ns();
@@ -155,6 +178,35 @@ TEST_F(ReceiverAtTheEnd, WaitsOnceForAHostThatVanished) {
     others_.pop_back();
   }
   EXPECT_LT(all_ns, 4 * kCloseWaitNs);
+}
+
+// NCCL holds a lock of all communicators while it finalizes one.
+TEST_F(ReceiverAtTheEnd, OnlyTheFirstFinalizeWaitsForAHostThatVanished) {
+  void* const first = std::exchange(receives_, init(1));
+  ASSERT_NO_FATAL_FAILURE(connect_more(1));
+  lose_the_senders_host();
+  EXPECT_GE(close_ns(&others_.front().second), kCloseWaitNs);
+  EXPECT_GE(finalize_ns(first), kFinalizeNs);
+  // It has no stream, so its goodbye is over at once and nothing is heard of the host.
+  close_comm(others_.front().first);
+  EXPECT_LT(close_receiver_ns() + finalize_receiver_ns(), kCloseWaitNs);
+}
+
+TEST_F(ReceiverAtTheEnd, ABriefFinalizeDoesNotProlongTheTimeInWhichAHostHasVanished) {
+  void* const first = std::exchange(receives_, init(1));
+  ASSERT_NO_FATAL_FAILURE(connect_more(1));
+  void* const second = std::exchange(receives_, init(1));
+  ASSERT_NO_FATAL_FAILURE(connect_more(1));
+  lose_the_senders_host();
+  close_ns(&others_[0].second);
+  EXPECT_GE(finalize_ns(first), kFinalizeNs);
+  pass(HostPatience::kVanishedNs - kSecond);
+  close_ns(&others_[1].second);
+  EXPECT_LT(finalize_ns(second), kFinalizeNs);
+  pass(2 * kSecond);
+  close_receiver_ns();
+  EXPECT_GE(finalize_receiver_ns(), kFinalizeNs);
+  for (const auto& [sender, receiver] : others_) close_comm(sender);
 }
 
 // As in ncclCommAbort, which closes the receiving and the sending comm of each peer. The peers are
@@ -217,6 +269,147 @@ TEST_F(RailsSetting, ALaterInitUsesTheNamesThatAreRight) {
   EXPECT_EQ(known_port_count(), 1);
   EXPECT_EQ(init("rail9"), Result::kSystemError);
   EXPECT_THAT(said_, Not(HasSubstr("has no port")));
+}
+
+// NCCL has asked for the number of devices, and uses as many in each communicator.
+TEST_F(RailsSetting, ALaterInitNeedsAsManyPortsAsTheFirst) {
+  ASSERT_EQ(init("rail0,rail1"), Result::kSuccess) << said_;
+  EXPECT_EQ(init("rail0,rail9"), Result::kSystemError);
+  EXPECT_THAT(said_, HasSubstr("at sim/0: 1, and 2 when this process began: restart the job"));
+  EXPECT_EQ(known_port_count(), 2);
+  Properties properties{};
+  EXPECT_TRUE(known_properties(1, &properties)) << "the first communicator goes on";
+}
+
+TEST_F(RailsSetting, ALaterInitMayHaveFewerPortsThanOneInBetween) {
+  ASSERT_EQ(init("rail0"), Result::kSuccess) << said_;
+  EXPECT_EQ(init("rail0,rail1"), Result::kSuccess) << said_;
+  EXPECT_EQ(init("rail1"), Result::kSuccess) << said_;
+  EXPECT_EQ(known_port_count(), 1);
+}
+
+/// v8 to v10: NCCL calls init once a process.
+class ProcessInstance : public TwoHosts {
+ protected:
+  ProcessInstance() {
+    ::setenv("LYRE_TELEMETRY_DIR", "none", 1);
+    ::setenv("LYRE_SOCKET", "sim/0", 1);
+    EXPECT_EQ(plugin_.init(nullptr, nullptr), Result::kSuccess);
+  }
+  ~ProcessInstance() override {
+    finalize(process_context());
+    for (const char* name : {"LYRE_TELEMETRY_DIR", "LYRE_SOCKET"}) ::unsetenv(name);
+  }
+
+  /// Until the instance has given it up.
+  void lose_the_daemon() {
+    network_.kill_daemon(0);
+    auto* instance = static_cast<Instance*>(process_context());
+    ASSERT_TRUE(until([&] { return instance->progress() != Result::kSuccess; }));
+  }
+  static Result listen_once() {
+    std::array<uint8_t, nccl_abi::kHandleBytesMax> handle{};
+    void* listening = nullptr;
+    const Result result = ncclNetPlugin_v10.listen(0, handle.data(), &listening);
+    if (listening != nullptr) ncclNetPlugin_v10.close_listen(listening);
+    return result;
+  }
+  int64_t listen_in_vain_ns() {
+    const int64_t from_ns = events_.now_ns();
+    EXPECT_EQ(listen_once(), Result::kSystemError);
+    return events_.now_ns() - from_ns;
+  }
+  /// Returns when the thread waits for this one, which is in a call.
+  static std::thread start_listening_too(Result* result) {
+    std::atomic<int> number{0};
+    std::thread other([&number, result] {
+      number = ::gettid();
+      *result = listen_once();
+    });
+    for (int ms = 0; ms < 10'000 && !is_asleep(number); ++ms)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(is_asleep(number));
+    return other;
+  }
+
+  const nccl_abi::NetV10& plugin_ = ncclNetPlugin_v10;
+
+ private:
+  static bool is_asleep(int thread) {
+    if (thread == 0) return false;
+    std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+    std::string text;
+    std::getline(file, text);
+    return text.find(") S ") != std::string::npos;
+  }
+};
+
+TEST_F(ProcessInstance, ListensWithoutAnotherInitAfterItsDaemonWasGivenUp) {
+  void* const before = process_context();
+  EXPECT_EQ(listen_once(), Result::kSuccess);
+  EXPECT_EQ(process_context(), before);
+  ASSERT_NO_FATAL_FAILURE(lose_the_daemon());
+  EXPECT_EQ(listen_once(), Result::kSystemError) << "the daemon is not back";
+  network_.start_daemon(0);
+  EXPECT_EQ(listen_once(), Result::kSuccess);
+  EXPECT_NE(process_context(), before);
+}
+
+TEST_F(ProcessInstance, ThreadsThatLookForAnotherDaemonWaitAtTheSameTime) {
+  ASSERT_NO_FATAL_FAILURE(lose_the_daemon());
+  const int64_t alone_ns = listen_in_vain_ns();
+  ASSERT_GT(alone_ns, kSecond);
+  const int64_t from_ns = events_.now_ns();
+  Result other_result = Result::kSuccess;
+  std::thread other;
+  while_asleep = [&] {
+    if (!other.joinable()) other = start_listening_too(&other_result);
+  };
+  EXPECT_EQ(listen_once(), Result::kSystemError);
+  ASSERT_TRUE(other.joinable());
+  other.join();
+  while_asleep = nullptr;
+  EXPECT_EQ(other_result, Result::kSystemError);
+  EXPECT_LT(events_.now_ns() - from_ns, alone_ns + kSecond);
+}
+
+TEST_F(ProcessInstance, ConnectsWithoutAnotherInitAfterItsDaemonWasGivenUp) {
+  ::setenv("LYRE_SOCKET", "sim/1", 1);
+  void* peer = nullptr;
+  ASSERT_EQ(init_context(&peer, 0, nullptr, nullptr), Result::kSuccess);
+  std::array<uint8_t, nccl_abi::kHandleBytesMax> handle{};
+  void* listening = nullptr;
+  ASSERT_EQ(listen(peer, 0, handle.data(), &listening), Result::kSuccess);
+  ASSERT_NO_FATAL_FAILURE(lose_the_daemon());
+  network_.start_daemon(0);
+  void* sender = nullptr;
+  void* receiver = nullptr;
+  EXPECT_TRUE(until([&] {
+    if (sender == nullptr) {
+      EXPECT_EQ(plugin_.connect(0, nullptr, handle.data(), &sender, nullptr), Result::kSuccess);
+    }
+    if (receiver == nullptr) accept(listening, &receiver, nullptr);
+    return sender != nullptr && receiver != nullptr;
+  }));
+  close_comm(sender);
+  close_comm(receiver);
+  close_listen(listening);
+  finalize(peer);
+}
+
+// NCCL calls connect until it has the comm, and has other work meanwhile.
+TEST_F(ProcessInstance, OnlyTheFirstConnectLooksForAnotherDaemon) {
+  std::array<uint8_t, nccl_abi::kHandleBytesMax> handle{};
+  void* listening = nullptr;
+  ASSERT_EQ(plugin_.listen(0, handle.data(), &listening), Result::kSuccess);
+  void* sender = nullptr;
+  ASSERT_EQ(plugin_.connect(0, nullptr, handle.data(), &sender, nullptr), Result::kSuccess);
+  ASSERT_EQ(sender, nullptr);
+  ASSERT_NO_FATAL_FAILURE(lose_the_daemon());
+  const int64_t from_ns = events_.now_ns();
+  EXPECT_EQ(plugin_.connect(0, nullptr, handle.data(), &sender, nullptr), Result::kSystemError);
+  EXPECT_EQ(events_.now_ns(), from_ns);
+  plugin_.close_listen(listening);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "nccl_adapter/observe/log.h"
+
 namespace lyre::nccl_adapter {
 namespace {
 
@@ -46,6 +48,25 @@ TEST_F(PortProperties, AreThoseOfTheDaemonsPortWithoutRdma) {
   EXPECT_EQ(properties_of(0).latency_us, 7);
   EXPECT_EQ(properties_of(1).pci_path, nullptr);
   EXPECT_EQ(properties_of(1).speed_mbps, 10'000) << "as NCCL assumes of sockets";
+}
+
+TEST_F(PortProperties, OfADeviceThatIsNotThereAreRefusedWithALine) {
+  set_known_ports({port("wire", kNear, 25'000)}, {}, 0);
+  Properties properties{};
+  set_logger(nullptr);
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(known_properties(1, &properties));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "NET/Lyre : device 1 does not exist: number of devices: 1\n");
+}
+
+TEST_F(PortProperties, TheNumberOfPortsOfTheFirstInitIsKept) {
+  const std::vector<lyre_port> one = {port("wire", kNear, 25'000)};
+  EXPECT_EQ(first_port_count(), 0);
+  set_known_ports(one, {}, 0);
+  set_known_ports({one[0], port("virtual", "", 0)}, {}, 0);
+  EXPECT_EQ(known_port_count(), 2);
+  EXPECT_EQ(first_port_count(), 1);
 }
 
 TEST_F(PortProperties, HaveTheSpeedOfTheRdmaPortThatIsNear) {

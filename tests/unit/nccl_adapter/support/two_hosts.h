@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -133,6 +134,10 @@ class TwoHosts : public ::testing::Test, private adapter_sim::System {
   void pass(int64_t ns) {
     until([] { return false; }, ns);
   }
+  /// What the progress threads would do ten times a second; they run only where a test calls this.
+  void run_progress_threads() {
+    for (const auto& [thread, work] : progress_threads_) (*work)();
+  }
 
   adapter_sim::Events events_;
   adapter_sim::Network network_;
@@ -150,9 +155,13 @@ class TwoHosts : public ::testing::Test, private adapter_sim::System {
   Nonce nonce() override { return Nonce{++nonces_}; }
   std::string host_name() override { return "host"; }
   uint32_t process_id() override { return 1; }
-  void set_progress(const void*, const std::function<void()>*) override {}
+  void set_progress(const void* thread, const std::function<void()>* work) override {
+    progress_threads_.erase(thread);
+    if (work != nullptr) progress_threads_.emplace(thread, work);
+  }
 
   uint8_t nonces_ = 0;
+  std::map<const void*, const std::function<void()>*> progress_threads_;
   std::vector<std::unique_ptr<TestEnvironment>> hosts_;
 };
 

@@ -154,6 +154,19 @@ TEST_F(LaneInAWorld, ASuccessorTakesTheStreamsPlace) {
   EXPECT_TRUE(until([&] { return first.state() == LYRE_ENDED; }));
 }
 
+TEST_F(LaneInAWorld, CountsTheStreamsThatWereMadeAgain) {
+  attach();
+  EXPECT_EQ(lane_.remade, 0u);
+  attach();
+  lane_.drop();
+  attach();
+  EXPECT_EQ(lane_.remade, 2u) << "one was replaced, one was missed";
+  lane_.drop();
+  lane_.is_missed = false;
+  attach();
+  EXPECT_EQ(lane_.remade, 2u) << "it was given back before";
+}
+
 TEST_F(LaneInAWorld, RoomIsWhatTheStreamDeliversInTwoRoundTripsAndAShortQueue) {
   constexpr uint64_t kPiece = kStripeBytesMin;
   attach();

@@ -1,0 +1,185 @@
+#include "nccl_adapter/plugin/open_instance.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <system_error>
+
+#include "nccl_adapter/abi/setting_names.h"
+#include "nccl_adapter/daemon_link/system.h"
+#include "nccl_adapter/observe/log.h"
+#include "nccl_adapter/plugin/properties.h"
+#include "nccl_adapter/transport/address.h"
+#include "nccl_adapter/transport/verbs/report.h"
+
+namespace lyre::nccl_adapter {
+namespace {
+
+void log_attached(const Instance& instance) {
+  std::string ports;
+  for (const lyre_port& port : instance.ports()) {
+    lyre_addr address{};
+    std::copy(std::begin(port.address), std::end(port.address), std::begin(address.address));
+    std::string text = to_string(address);
+    if (text.ends_with(":0")) text.resize(text.size() - 2);
+    ports += ports.empty() ? "" : ", ";
+    ports += std::string(port.name) + " " + text;
+    if (port.speed_mbps > 0) ports += " " + std::to_string(port.speed_mbps) + " Mb/s";
+    if (port.is_link_up == 0) ports += " (link down)";
+  }
+  log_info("Lyre %s, daemon at %s, ports: %s", lyre_version(),
+           socket_path_text(instance.settings()), ports.c_str());
+}
+
+// Once a process: opening devices takes a while, and init is called for each communicator.
+const VerbsReport& find_verbs(const Settings& settings) {
+  static const VerbsReport& found = *new VerbsReport([&] {
+    std::string why = "LYRE_VERBS=off";
+    const VerbsApi* api = settings.verbs == VerbsUse::kOff ? nullptr : load_verbs(&why);
+    VerbsReport report = report_verbs(api, why, settings);
+    for (const std::string& line : report.lines) log_info("%s", line.c_str());
+    return report;
+  }());
+  return found;
+}
+
+bool is_possible(const Settings& settings) {
+  if (settings.verbs != VerbsUse::kOnly || find_verbs(settings).why_none.empty()) return true;
+  log_warn("LYRE_VERBS=only, and no data can go over RDMA: %s",
+           find_verbs(settings).why_none.c_str());
+  return false;
+}
+
+/// Once a process, which opens an instance for each communicator.
+void warn_of_unknown_settings() {
+  static std::atomic<bool> is_mentioned{false};
+  if (is_mentioned.exchange(true)) return;
+  for (const std::string& line : nccl_abi::unknown_settings(environ)) log_warn("%s", line.c_str());
+}
+
+/// How long an init that failed so is tried again. The daemon is perhaps starting, and the socket
+/// of one that starts has no group yet: LYRE_E_PERMISSION. A daemon at its limit on contexts frees
+/// those that were finalized a moment ago when its workers have let go of them.
+int64_t patience_ns(int failure, const Settings& settings) {
+  switch (failure) {
+    case LYRE_E_DAEMON:
+    case LYRE_E_PERMISSION:
+      return settings.resume_s * kNsPerSecond;
+    case LYRE_E_NORESOURCES:
+      return kFreeContextNs;
+    default:
+      return 0;
+  }
+}
+
+/// Tries until one is open, or its failure needs no patience, or the time is over. A daemon that is
+/// back and has no context left gets the time that freeing one takes. At its limits it refuses now
+/// a context and now a connection, which looks as if there were no daemon: all of it has a bound.
+std::unique_ptr<Instance> open_patiently(const Settings& settings, uint64_t communicator,
+                                         int failure) {
+  const int64_t began_ns = monotonic_ns();
+  const int64_t latest_ns = began_ns + patience_ns(LYRE_E_DAEMON, settings) + kFreeContextNs;
+  int64_t until_ns = began_ns + patience_ns(failure, settings);
+  std::unique_ptr<Instance> instance;
+  while (instance == nullptr && patience_ns(failure, settings) > 0 && monotonic_ns() < until_ns) {
+    const int before = failure;
+    sleep_ns(kInitAgainNs);
+    instance = Instance::open(settings, communicator, &failure);
+    if (failure == before) continue;
+    const int64_t from_ns = failure == LYRE_E_NORESOURCES ? monotonic_ns() : began_ns;
+    const int64_t wanted_ns = from_ns + patience_ns(failure, settings);
+    until_ns = std::min(latest_ns, std::max(until_ns, wanted_ns));
+  }
+  return instance;
+}
+
+/// A process that has used a daemon looks for it as long as its comms do: NCCL never asks a plugin
+/// again whose init failed, and its next communicator would use sockets. A daemon that has no
+/// context left is there and wanted, so the first init waits for it, too. Where none answers, the
+/// first init fails at once: perhaps no daemon is wanted here.
+std::unique_ptr<Instance> find_daemon(const Settings& settings, uint64_t communicator) try {
+  int failure = 0;
+  std::unique_ptr<Instance> instance = Instance::open(settings, communicator, &failure);
+  const int64_t most_ns = patience_ns(failure, settings);
+  const bool may_wait = known_port_count() > 0 || failure == LYRE_E_NORESOURCES;
+  if (instance == nullptr && may_wait && most_ns > 0) {
+    log_info("the Lyre daemon at %s takes no client now; trying again for %lld s: %s",
+             socket_path_text(settings), static_cast<long long>(most_ns / kNsPerSecond),
+             lyre_last_error());
+    instance = open_patiently(settings, communicator, failure);
+  }
+  if (instance == nullptr) {
+    log_warn("cannot use the Lyre daemon at %s: %s", socket_path_text(settings), lyre_last_error());
+  }
+  return instance;
+} catch (const std::system_error& error) {
+  log_warn("cannot start a thread: %s", error.what());
+  if (!settings.is_required) return nullptr;
+  die("LYRE_REQUIRED is set and no thread can be started (%s): ending this process", error.what());
+}
+
+/// A wrong name in LYRE_RAILS fails the first init. Later ones use those that are right: the daemon
+/// was perhaps restarted with other ports.
+bool has_usable_rails(Instance& instance) {
+  std::string wrong;
+  {
+    const std::lock_guard lock(instance.mutex());
+    if (!instance.is_attached()) return true;
+    wrong = wrong_rails(instance.context(), instance.settings().rails);
+  }
+  if (wrong.empty()) return true;
+  log_warn("%s", wrong.c_str());
+  return known_port_count() > 0 && !instance.ports().empty();
+}
+
+/// NCCL 2.28 and later ask once a process how many devices there are.
+bool has_enough_ports(const Instance& instance) {
+  const char* socket = socket_path_text(instance.settings());
+  const size_t ports = instance.ports().size();
+  const auto devices = static_cast<size_t>(first_port_count());
+  if (ports == 0) log_warn("the Lyre daemon at %s has no port", socket);
+  if (ports > 0 && ports < devices) {
+    log_warn(
+        "usable ports of the Lyre daemon at %s: %zu, and %zu when this process began: restart the "
+        "job, or the daemon with as many ports",
+        socket, ports, devices);
+  }
+  return ports > 0 && ports >= devices;
+}
+
+std::unique_ptr<Instance> refuse_setting(const Settings& settings) {
+  if (settings.is_required) die("LYRE_REQUIRED is set and a setting is wrong: ending this process");
+  return nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Instance> open_instance(uint64_t communicator) {
+  warn_of_unknown_settings();
+  Settings settings;
+  if (!read_settings(&settings)) return refuse_setting(settings);
+  return open_instance(settings, communicator);
+}
+
+std::unique_ptr<Instance> open_instance(const Settings& settings, uint64_t communicator) {
+  if (!is_possible(settings)) return refuse_setting(settings);
+  std::unique_ptr<Instance> instance = find_daemon(settings, communicator);
+  if (instance != nullptr && !has_usable_rails(*instance)) return refuse_setting(settings);
+  if (instance != nullptr && !has_enough_ports(*instance)) instance.reset();
+  if (instance == nullptr) {
+    if (settings.is_required) {
+      die("LYRE_REQUIRED is set and no usable Lyre daemon at %s (%s): ending this process",
+          socket_path_text(settings), lyre_last_error());
+    }
+    return nullptr;
+  }
+  log_attached(*instance);
+  instance->show_verbs(find_verbs(settings).summary);
+  set_known_ports(instance->ports(), find_verbs(settings).usable, settings.latency_us);
+  return instance;
+}
+
+}  // namespace lyre::nccl_adapter

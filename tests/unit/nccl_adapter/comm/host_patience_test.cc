@@ -1,0 +1,53 @@
+#include "nccl_adapter/comm/host_patience.h"
+
+#include <gtest/gtest.h>
+
+namespace lyre::nccl_adapter {
+namespace {
+
+constexpr int64_t kFullWaitNs = kCloseWaitNs;
+constexpr int64_t kBriefWaitNs = ClosePatience::kFollowerGoodbyeNs;
+constexpr int64_t kBegunNs = 5 * kFullWaitNs;
+
+TEST(HostPatience, AVainCloseMakesThoseOfTheSameHostShort) {
+  HostPatience patience;
+  EXPECT_EQ(patience.deadline_ns("a", kBegunNs), kBegunNs + kFullWaitNs);
+  patience.on_closed("a", true, kBegunNs);
+  EXPECT_EQ(patience.deadline_ns("a", kBegunNs), kBegunNs + kBriefWaitNs);
+  EXPECT_EQ(patience.deadline_ns("b", kBegunNs), kBegunNs + kFullWaitNs);
+}
+
+// A finalize waits longer than a close: the daemon of that host may come back.
+TEST(HostPatience, AVainCloseDoesNotMakeAFinalizeShort) {
+  HostPatience patience;
+  patience.on_closed("a", true, kBegunNs);
+  EXPECT_FALSE(patience.have_vanished({"a"}, kBegunNs));
+}
+
+TEST(HostPatience, AVainFinalizeMakesLaterEndsShort) {
+  HostPatience patience;
+  patience.on_finalized_in_vain({"a"}, kBegunNs);
+  const int64_t later = kBegunNs + HostPatience::kVanishedNs - 1;
+  EXPECT_TRUE(patience.have_vanished({"a"}, later));
+  EXPECT_EQ(patience.deadline_ns("a", later), later + kBriefWaitNs);
+  EXPECT_FALSE(patience.have_vanished({"a"}, later + 1));
+  EXPECT_EQ(patience.deadline_ns("a", later + 1), later + 1 + kFullWaitNs);
+}
+
+TEST(HostPatience, AFinalizeWaitsWhereOneOfItsHostsMayBeThere) {
+  HostPatience patience;
+  patience.on_finalized_in_vain({"a"}, kBegunNs);
+  EXPECT_FALSE(patience.have_vanished({"a", "b"}, kBegunNs));
+  EXPECT_FALSE(patience.have_vanished({}, kBegunNs));
+}
+
+TEST(HostPatience, AHostThatWasHeardHasNotVanished) {
+  HostPatience patience;
+  patience.on_finalized_in_vain({"a"}, kBegunNs);
+  patience.on_closed("a", false, kBegunNs);
+  EXPECT_FALSE(patience.have_vanished({"a"}, kBegunNs));
+  EXPECT_EQ(patience.deadline_ns("a", kBegunNs), kBegunNs + kFullWaitNs);
+}
+
+}  // namespace
+}  // namespace lyre::nccl_adapter
