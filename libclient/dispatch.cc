@@ -65,6 +65,7 @@ class lyre_context::Reports {
   void on_send_done(lyre_session& session, const Completion::Body::SendDone& news);
   void on_data(lyre_session* session, const Completion& entry);
   void on_ended(lyre_session& session, const Completion& entry);
+  void drop_unaccepted(lyre_session& session);
   bool name_session(lyre_session& session, const Completion& entry);
 
   lyre_context& context_;
@@ -178,10 +179,11 @@ void lyre_context::Reports::on_accepted(const Completion& entry) {
   if (session == nullptr) return context_.fail(LYRE_E_NORESOURCES, "no memory for a session");
   if (!name_session(*session, entry)) return;
   const auto found = context_.listeners_.find(entry.body.opened.cookie);
-  if (found == context_.listeners_.end())
-    return context_.give_up(session, Op::kAbort);  // the listener was closed meanwhile
+  // The listener was closed meanwhile, or its owner does not accept.
+  if (found == context_.listeners_.end() || found->second->is_full())
+    return context_.give_up(session, Op::kAbort);
   session->listener = found->second;
-  found->second->backlog.push(session);
+  found->second->unaccepted.push(session);
   context_.ready_.mark(found->second, LYRE_EVENT_ACCEPTABLE);
 }
 
@@ -237,5 +239,14 @@ void lyre_context::Reports::on_ended(lyre_session& session, const Completion& en
   session.error_text = text_of(entry);
   context_.ready_.note_news();
   if (session.is_given_up) return context_.remove_session(&session);
-  if (!session.is_unaccepted()) context_.ready_.mark(&session, LYRE_EVENT_ENDED);
+  if (!session.is_unaccepted()) return context_.ready_.mark(&session, LYRE_EVENT_ENDED);
+  if (session.error != 0) drop_unaccepted(session);
+}
+
+/// The daemon has ended it, so it no longer counts in a limit there. Its receive slots go back.
+void lyre_context::Reports::drop_unaccepted(lyre_session& session) {
+  lyre_listener* listener = session.listener;
+  listener->unaccepted.remove(&session);
+  if (listener->unaccepted.is_empty()) context_.ready_.unmark(listener);
+  context_.give_up(&session, Op::kAbort);
 }

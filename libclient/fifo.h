@@ -27,14 +27,20 @@ class Fifo {
   T pop() { return items_[head_++ & mask()]; }
   void clear() { head_ = tail_; }
 
-  /// Takes out the first item equal to `item`; false when there is none. Constant time for the
-  /// first item.
+  /// Takes out one item equal to `item`; false when there is none. The time is proportional to the
+  /// distance from the nearer end.
   bool remove(const T& item) {
-    for (size_t at = head_; at != tail_; ++at) {
-      if (items_[at & mask()] != item) continue;
-      for (; at != head_; --at) items_[at & mask()] = items_[(at - 1) & mask()];
-      ++head_;
-      return true;
+    for (size_t i = 0; i < (size() + 1) / 2; ++i) {
+      if (at(head_ + i) == item) {
+        for (; i > 0; --i) at(head_ + i) = at(head_ + i - 1);
+        ++head_;
+        return true;
+      }
+      if (at(tail_ - 1 - i) == item) {
+        for (; i > 0; --i) at(tail_ - 1 - i) = at(tail_ - i);
+        --tail_;
+        return true;
+      }
     }
     return false;
   }
@@ -43,6 +49,7 @@ class Fifo {
   static constexpr size_t kFirstItems = 16;
 
   size_t mask() const { return items_.size() - 1; }
+  T& at(size_t place) { return items_[place & mask()]; }
   void grow() {
     std::vector<T> bigger(items_.empty() ? kFirstItems : items_.size() * 2);
     const size_t count = size();

@@ -25,10 +25,10 @@ Submission close_listener_entry(lyre::channel::SessionName name) {
   return entry;
 }
 
-void ask_to_listen(lyre_listener& listener, uint32_t worker, int backlog) {
+void ask_to_listen(lyre_listener& listener, uint32_t worker) {
   Submission entry;
   entry.op = Op::kListen;
-  entry.backlog = static_cast<uint16_t>(std::clamp(backlog, 1, int{UINT16_MAX}));
+  entry.backlog = listener.backlog;
   entry.body.open = {};
   entry.body.open.cookie = listener.cookie;
   std::memcpy(entry.body.open.local_address, listener.local.address, 16);
@@ -62,10 +62,10 @@ int await_answers(lyre_listener& listener) {
 
 /// Worker 0 first: it chooses the port where the caller gave none, and decides between two clients
 /// that listen on one port at the same time.
-int listen_everywhere(lyre_listener& listener, int backlog) {
-  ask_to_listen(listener, 0, backlog);
+int listen_everywhere(lyre_listener& listener) {
+  ask_to_listen(listener, 0);
   if (const int code = await_answers(listener); code != 0) return code;
-  for (uint32_t i = 1; i < listener.workers.size(); ++i) ask_to_listen(listener, i, backlog);
+  for (uint32_t i = 1; i < listener.workers.size(); ++i) ask_to_listen(listener, i);
   return await_answers(listener);
 }
 
@@ -89,7 +89,7 @@ void lyre_context::remove_listener(lyre_listener* listener) {
     if (listener->workers[i].part != Part::kListening) continue;
     workers_[i].submit(close_listener_entry(listener->workers[i].name));
   }
-  while (!listener->backlog.is_empty()) give_up(listener->backlog.pop(), Op::kAbort);
+  while (!listener->unaccepted.is_empty()) give_up(listener->unaccepted.pop(), Op::kAbort);
   delete listener;
 }
 
@@ -130,7 +130,8 @@ int lyre_listen(lyre_context* context, const lyre_addr* local, int backlog, lyre
     lyre_listener* listener = context->add_listener();
     if (listener == nullptr) return fail(LYRE_E_NORESOURCES, "no memory for a listener");
     listener->local = *local;
-    const int code = listen_everywhere(*listener, backlog);
+    listener->backlog = static_cast<uint16_t>(std::clamp(backlog, 1, int{UINT16_MAX}));
+    const int code = listen_everywhere(*listener);
     if (code == 0) {
       *out = listener;
       return 0;
@@ -157,10 +158,10 @@ int lyre_accept(lyre_listener* listener, lyre_session** out) {
   *out = nullptr;
   lyre_context* context = listener->context;
   if (const int code = context->check(); code != 0) return code;
-  if (listener->backlog.is_empty()) {
+  if (listener->unaccepted.is_empty()) {
     return fail_static(LYRE_E_AGAIN, "no connection to accept");
   }
-  lyre_session* session = listener->backlog.pop();
+  lyre_session* session = listener->unaccepted.pop();
   session->listener = nullptr;
   // Its events begin with what happened before the accept.
   uint32_t happened = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -22,10 +23,15 @@ struct lyre_listener : lyre::client::Waitable {
 
   explicit lyre_listener(lyre_context* owner) : context(owner) { is_listener = true; }
 
+  /// As many sessions wait as all workers together announce before their rings are read: each
+  /// worker takes `backlog` + 1. So a client that accepts after each lyre_poll() loses none.
+  bool is_full() const { return unaccepted.size() >= workers.size() * (size_t{backlog} + 1); }
+
   lyre_context* context;
   uint64_t cookie = 0;
   int patience_ms = 0;  ///< the context's
   lyre_addr local{};
+  uint16_t backlog = 0;  ///< of lyre_listen(), in the range that workers take
   std::vector<OnWorker> workers;
-  lyre::client::Fifo<lyre_session*> backlog;
+  lyre::client::Fifo<lyre_session*> unaccepted;  ///< the oldest first
 };

@@ -198,15 +198,19 @@ LYRE_API int lyre_next_event(lyre_context* context, lyre_event* out);
 LYRE_API int lyre_connect(lyre_context* context, const lyre_addr* local, const lyre_addr* remote,
                           lyre_session** out);
 /* Listens on `local` (address unspecified: all of the daemon's; port 0: the daemon chooses, see
- * lyre_listener_addr). Each worker of the daemon accepts up to `backlog` + 1 connections that
- * lyre_poll() has not seen yet; it drops or resets further ones. Blocks until the daemon answered,
- * at most twice the context's `patience_ms`.
+ * lyre_listener_addr). `backlog` is taken as 1 to 65535. Each worker of the daemon accepts up to
+ * `backlog` + 1 connections that lyre_poll() has not seen yet; it drops or resets further ones. The
+ * library holds as many for lyre_accept(), `backlog` + 1 times the number of workers, and resets
+ * further ones: call lyre_accept() until LYRE_E_AGAIN after each lyre_poll(). Blocks until the
+ * daemon answered, at most twice the context's `patience_ms`.
  * Fails: LYRE_E_ADDRINUSE, LYRE_E_ADDRNOTAVAIL, LYRE_E_UNREACHABLE (the client's domain may not
  * listen there), LYRE_E_NORESOURCES, LYRE_E_DAEMON. */
 LYRE_API int lyre_listen(lyre_context* context, const lyre_addr* local, int backlog,
                          lyre_listener** out);
 LYRE_API int lyre_listener_addr(lyre_listener* listener, lyre_addr* out);
-/* The next established connection of the listener, or LYRE_E_AGAIN. */
+/* The next established connection of the listener, or LYRE_E_AGAIN, also after
+ * LYRE_EVENT_ACCEPTABLE: a connection that an error ended (the peer's reset, for example) before it
+ * was accepted is dropped with the bytes it had received. One whose peer has finished is kept. */
 LYRE_API int lyre_accept(lyre_listener* listener, lyre_session** out);
 /* Resets the connections that were not accepted. */
 LYRE_API void lyre_close_listener(lyre_listener* listener);

@@ -32,5 +32,41 @@ TEST(Fifo, RemovesFromAnywhere) {
   EXPECT_FALSE(fifo.remove(1));
 }
 
+TEST(Fifo, KeepsOrderWhereverItRemoves) {
+  for (int count = 1; count <= 9; ++count) {
+    for (int gone = 0; gone < count; ++gone) {
+      Fifo<int> fifo;
+      for (int i = 0; i < 12; ++i) fifo.push(-1);  // of 16 places: the ring wraps
+      for (int i = 0; i < 12; ++i) fifo.pop();
+      for (int i = 0; i < count; ++i) fifo.push(i);
+      EXPECT_TRUE(fifo.remove(gone));
+      for (int i = 0; i < count; ++i) {
+        if (i == gone) continue;
+        EXPECT_EQ(i, fifo.pop());
+      }
+      EXPECT_TRUE(fifo.is_empty());
+    }
+  }
+}
+
+struct Counted {
+  int value;
+  bool operator==(const Counted& other) const {
+    ++comparisons;
+    return value == other.value;
+  }
+  static inline int comparisons = 0;
+};
+
+// A peer resets its connections in the order it likes.
+TEST(Fifo, RemovesTheNewestWithoutASearch) {
+  constexpr int kItems = 1000;
+  Fifo<Counted> fifo;
+  for (int i = 0; i < kItems; ++i) fifo.push({i});
+  Counted::comparisons = 0;
+  for (int i = kItems - 1; i >= 0; --i) EXPECT_TRUE(fifo.remove({i}));
+  EXPECT_LE(Counted::comparisons, 2 * kItems);
+}
+
 }  // namespace
 }  // namespace lyre::client

@@ -5,6 +5,7 @@
 #include <future>
 #include <thread>
 
+#include "libclient/context.h"
 #include "tests/unit/libclient/fake_daemon.h"
 
 namespace lyre::client {
@@ -43,14 +44,40 @@ class ListenTest : public ::testing::Test {
     auto answers = answer_listens(daemon_, {EndStatus::kOk, EndStatus::kOk});
     const lyre_addr local = address(text);
     lyre_listener* listener = nullptr;
-    EXPECT_EQ(0, lyre_listen(context_, &local, 16, &listener)) << lyre_last_error();
+    EXPECT_EQ(0, lyre_listen(context_, &local, kBacklog, &listener)) << lyre_last_error();
     answers.get();
     return listener;
   }
+  /// A connection of the first worker that sends four bytes and has ended before it is accepted.
+  void come_and_end(uint32_t number, EndStatus status) {
+    const channel::SessionName name{.index = 1, .generation = number};
+    daemon_.tell(accepted(kCookie, name));
+    daemon_.tell(data(name, {{.slot = number, .bytes = 4, .offset = 0}}));
+    daemon_.tell(ended(name, status));
+    lyre_poll(context_, 0);
+  }
+  static std::vector<lyre_session*> accept_all(lyre_listener* listener) {
+    std::vector<lyre_session*> all;
+    lyre_session* session = nullptr;
+    while (lyre_accept(listener, &session) == 0) all.push_back(session);
+    return all;
+  }
+  /// Receive slots that the client has given back to the first worker since the last call.
+  uint32_t count_released() {
+    uint32_t count = 0;
+    while (const auto entry = daemon_.try_take(0)) {
+      if (entry->op == Op::kRelease) count += entry->count;
+    }
+    return count;
+  }
+  static constexpr uint32_t kWorkers = 2;
+  static constexpr int kBacklog = 16;
+  /// Sessions that wait for lyre_accept(): a backlog of n takes n + 1.
+  static constexpr uint32_t kUnacceptedMax = kWorkers * (kBacklog + 1);
   /// The cookie of the only listener so far.
   static constexpr uint64_t kCookie = 1;
 
-  FakeDaemon daemon_{{.worker_count = 2}};
+  FakeDaemon daemon_{{.worker_count = kWorkers}};
   lyre_context* context_ = daemon_.attach();
 };
 
@@ -178,6 +205,66 @@ TEST_F(ListenTest, WhatArrivedBeforeTheAcceptIsNewsAfterIt) {
   EXPECT_EQ(session, event.session);
   EXPECT_EQ(LYRE_EVENT_DATA, event.happened);
   EXPECT_EQ(4u, lyre_readable_bytes(session));
+}
+
+TEST_F(ListenTest, TheBacklogOfEveryWorkerIsAccepted) {
+  lyre_listener* listener = listen(":5000");
+  for (uint32_t i = 0; i < kUnacceptedMax; ++i) {
+    daemon_.tell(accepted(kCookie, {.index = i, .generation = 1}), i % kWorkers);
+  }
+  lyre_poll(context_, 0);
+  EXPECT_EQ(kUnacceptedMax, accept_all(listener).size());
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) EXPECT_FALSE(daemon_.try_take(worker));
+}
+
+TEST_F(ListenTest, OneWorkerMayUseTheBacklogOfAll) {
+  lyre_listener* listener = listen(":5000");
+  for (uint32_t i = 0; i <= kUnacceptedMax; ++i) {
+    daemon_.tell(accepted(kCookie, {.index = i, .generation = 1}));
+  }
+  lyre_poll(context_, 0);
+  const Submission entry = daemon_.take(0);
+  EXPECT_EQ(Op::kAbort, entry.op);
+  EXPECT_EQ(kUnacceptedMax, entry.session.index);
+  EXPECT_FALSE(daemon_.try_take(0));
+  EXPECT_EQ(kUnacceptedMax, accept_all(listener).size());
+}
+
+TEST_F(ListenTest, UnacceptedSessionsThatEndedCountInTheBacklog) {
+  constexpr uint32_t kBeyond = 66;
+  lyre_listener* listener = listen(":5000");
+  for (uint32_t i = 1; i <= kUnacceptedMax + kBeyond; ++i) come_and_end(i, EndStatus::kOk);
+  EXPECT_EQ(kUnacceptedMax, context_->sessions().size());
+  EXPECT_EQ(kBeyond, count_released());
+  const std::vector<lyre_session*> all = accept_all(listener);
+  EXPECT_EQ(kUnacceptedMax, all.size());
+  for (lyre_session* session : all) EXPECT_EQ(4u, lyre_readable_bytes(session));
+  come_and_end(kUnacceptedMax + kBeyond + 1, EndStatus::kOk);
+  EXPECT_EQ(1u, accept_all(listener).size());
+}
+
+TEST_F(ListenTest, UnacceptedSessionsThatWereResetAreDropped) {
+  constexpr uint32_t kCount = 100;
+  lyre_listener* listener = listen(":5000");
+  for (uint32_t i = 1; i <= kCount; ++i) come_and_end(i, EndStatus::kReset);
+  EXPECT_EQ(0u, context_->sessions().size());
+  EXPECT_EQ(kCount, count_released());
+  EXPECT_EQ(0u, next_event(context_).happened);
+  EXPECT_TRUE(accept_all(listener).empty());
+}
+
+TEST_F(ListenTest, ResetOfOneUnacceptedSessionKeepsTheOthers) {
+  lyre_listener* listener = listen(":5000");
+  for (uint32_t i = 1; i <= 3; ++i) {
+    daemon_.tell(accepted(kCookie, {.index = i, .generation = 1}));
+  }
+  daemon_.tell(ended({.index = 2, .generation = 1}, EndStatus::kReset));
+  lyre_poll(context_, 0);
+  EXPECT_EQ(listener, next_event(context_).listener);
+  const std::vector<lyre_session*> all = accept_all(listener);
+  ASSERT_EQ(2u, all.size());
+  EXPECT_EQ(1u, all[0]->name.index);
+  EXPECT_EQ(3u, all[1]->name.index);
 }
 
 TEST_F(ListenTest, ClosingTheListenerAbortsWhoWaits) {
