@@ -13,7 +13,7 @@ namespace lyre::ip {
 /// RFC 1191 6.3, RFC 8201 5.3: the lifetime of an entry.
 inline constexpr Nanos kPathMtuLife = seconds(600);
 
-/// What routers told about the MTU on the way to a destination.
+/// What routers told about the MTU on the way to a destination, or losses showed.
 struct PathMtu {
   uint32_t mtu_bytes = 0;
   Nanos noted_at;

@@ -283,7 +283,8 @@ SendSide Engine::send_side(ConnId conn) const {
   return {.rtt_min = c.rtt.rtt_min,
           .rto = current_rto(c),
           .is_window_closed = c.snd.is_window_closed,
-          .has_changes = c.changes.any()};
+          .has_changes = c.changes.any(),
+          .black_hole = black_hole_of(c)};
 }
 
 ConnectionInfo Engine::info(ConnId conn) const {

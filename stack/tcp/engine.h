@@ -72,6 +72,9 @@ struct SendSide {
   /// is sent, and when a probe gets no answer before the next one.
   bool is_window_closed = false;
   bool has_changes = false;  ///< call Engine::take_changes()
+  /// Found by losses: after a retransmission, new connections to the peer should know it, see
+  /// Engine::assume_path_mtu().
+  std::optional<BlackHole> black_hole;
 };
 
 /// The TCP of one worker: all its connections, sans-I/O. It uses no clock, thread, packet or memory
@@ -158,7 +161,8 @@ class Engine {
   Effects repeat_ack(ConnId conn);
 
   /// The next segment to send now, with at most `payload_bytes_max` of payload (less than one MSS
-  /// means one MSS); empty when there is none. It counts as sent once returned.
+  /// means one MSS; a path probe is larger); empty when there is none. It counts as sent once
+  /// returned.
   std::optional<SegmentOut> poll_transmit(ConnId conn, uint32_t payload_bytes_max, Nanos now);
 
   /// Payload of one full-sized segment that poll_transmit() would return now.

@@ -18,6 +18,12 @@ enum class Waiting : uint8_t {
   kEnd,              ///< TIME-WAIT, FIN-WAIT-2 without a reader; or the next keep-alive
 };
 
+/// A path that drops packets larger than `mtu_bytes` and reports nothing (RFC 2923 2.1).
+struct BlackHole {
+  uint32_t mtu_bytes = 0;
+  Nanos since;  ///< when it was found, or tested last
+};
+
 /// The observable state of a connection: a copy, like Linux's tcp_info.
 struct ConnectionInfo {
   State state = State::kClosed;

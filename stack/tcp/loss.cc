@@ -248,6 +248,8 @@ void react_to_ack(Core& core, Connection& c, AckSample& sample, const AckOutcome
                   Nanos now) {
   // The order of the steps matters: each one reads what the steps before it have changed.
   RecoveryState& recovery = c.recovery;
+  // 0. The segment size, in which the others count.
+  if (sample.has_path_probe) on_path_probe_arrived(c);
   // 1. The delivered bytes, which PRR and the growth of the window use below.
   if (!c.has_sack) count_duplicates(c, outcome, sample);
   // 2. A DSACK for a tail loss probe is removed before it can widen the reordering window.

@@ -49,6 +49,14 @@ void end_test(SendState& snd) {
   snd.mss_reduced_at = kNever;
 }
 
+/// The size that every path carries was found by test. Where a router reported the same one, the
+/// path probe is as good.
+bool is_in_black_hole(const Connection& c) {
+  const SendState& snd = c.snd;
+  return snd.mss_bytes < snd.mss_full_bytes && snd.path_test == PathTest::kNone &&
+         snd.mss_reduced_at != kNever && snd.mss_bytes == mss_everywhere(c.tuple.remote.address);
+}
+
 /// An answer to a test. An ACK of more than the small segment is for large ones that had arrived,
 /// or have now.
 void conclude_test(Connection& c, uint32_t acked_bytes) {
@@ -116,11 +124,30 @@ void suspect_black_hole(Connection& c, Nanos now) {
 void recheck_path_mtu(Connection& c, uint32_t acked_bytes, Nanos now) {
   SendState& snd = c.snd;
   if (snd.path_test != PathTest::kNone) return conclude_test(c, acked_bytes);
+  if (is_in_black_hole(c)) return;  // until the path probe arrives
   const bool is_reduced = snd.mss_reduced_at != kNever;
   if (is_reduced && now - snd.mss_reduced_at < kReducedLife) return;
   if (!is_reduced && c.cc.mss_bytes == snd.mss_full_bytes) return;
   snd.mss_reduced_at = kNever;
   set_mss(c, snd.mss_full_bytes);
+}
+
+std::optional<BlackHole> black_hole_of(const Connection& c) {
+  if (!is_in_black_hole(c)) return std::nullopt;
+  const uint32_t headers = wire::ip_and_tcp_header_bytes(c.tuple.remote.address);
+  return BlackHole{.mtu_bytes = c.snd.mss_bytes + headers, .since = c.snd.mss_reduced_at};
+}
+
+bool is_path_probe_due(const Connection& c, Nanos now) {
+  return is_in_black_hole(c) && now - c.snd.mss_reduced_at >= kReducedLife;
+}
+
+void note_path_probe(Connection& c, Nanos now) { c.snd.mss_reduced_at = now; }
+
+void on_path_probe_arrived(Connection& c) {
+  if (!is_in_black_hole(c)) return;
+  end_test(c.snd);
+  set_mss(c, c.snd.mss_full_bytes);
 }
 
 }  // namespace lyre::tcp

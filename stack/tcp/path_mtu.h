@@ -1,6 +1,9 @@
 #pragma once
 
+#include <optional>
+
 #include "stack/tcp/core.h"
+#include "stack/tcp/info.h"
 
 namespace lyre::tcp {
 
@@ -8,8 +11,10 @@ namespace lyre::tcp {
 /// middleboxes drop ICMP, so a segment that is lost repeatedly is retried with a smaller size (RFC
 /// 4821 7.7, RFC 8899 4.3). That the small one arrives does not tell a path that drops large ones
 /// from one that was away for a moment, or a peer that was: so the full size is tried once more,
-/// and the small one is kept only if the full one is lost twice in a row. After some time a larger
-/// size is tried again, and a test without a result ends.
+/// and the small one is kept only if the full one is lost twice in a row. A test without a result
+/// ends after some time. After that time a larger size is tried again: at once where ICMP tells of
+/// a router that still refuses it; with one full-sized segment, the path probe, where the path
+/// drops large ones silently (RFC 4821 7.5, RFC 8899 5.3).
 
 /// The MSS that every path carries to `peer`; also the MSS of a peer that sends no option (RFC 9293
 /// 3.7.1).
@@ -23,5 +28,18 @@ void assume_path_mtu(Connection& c, uint16_t mss_bytes, Nanos since);
 void suspect_black_hole(Connection& c, Nanos now);
 /// Called when `acked_bytes` of new data were acknowledged at once.
 void recheck_path_mtu(Connection& c, uint32_t acked_bytes, Nanos now);
+
+/// What the test of this connection, or of an earlier one (assume_path_mtu()), has found.
+std::optional<BlackHole> black_hole_of(const Connection& c);
+/// Whether the next segment of new data should be the path probe. If it is, call note_path_probe().
+bool is_path_probe_due(const Connection& c, Nanos now);
+/// The next probe is due as long after this one as this one was after the reduction.
+void note_path_probe(Connection& c, Nanos now);
+/// What is sent again has the small size, and is no probe.
+inline bool is_path_probe(const Connection& c, const SentRecord& record) {
+  return record.segment_bytes > c.snd.mss_bytes && record.sent_at == c.snd.mss_reduced_at;
+}
+/// The peer has received the path probe: segments have their full size again.
+void on_path_probe_arrived(Connection& c);
 
 }  // namespace lyre::tcp

@@ -1,6 +1,7 @@
 #include "stack/tcp/scoreboard.h"
 
 #include "stack/base/check.h"
+#include "stack/tcp/path_mtu.h"
 
 namespace lyre::tcp {
 
@@ -42,6 +43,13 @@ bool was_sent_before(const SentRecord& a, const SentRecord& b) {
 }
 
 }  // namespace
+
+/// Whether `tail`, the newest record, can take what is sent next as well. The path probe must be
+/// told from what follows it.
+bool Scoreboard::may_grow(const SentRecord& tail) const {
+  return tail.place == Place::kInFlight && !tail.is_retransmitted &&
+         list_.time_tail == list_.seq_tail && !is_path_probe(c_, tail);
+}
 
 bool Scoreboard::has_room() const { return can_take() || may_grow(core_.records[list_.seq_tail]); }
 
@@ -107,6 +115,7 @@ void Scoreboard::ack_up_to(SeqNum ack, AckSample& sample) {
 
 void Scoreboard::note_delivered(const SentRecord& record, SeqNum end, AckSample& sample) {
   RecoveryState& recovery = c_.recovery;
+  if (is_path_probe(c_, record)) sample.has_path_probe = true;
   const Nanos rtt = later(sample.arrived_at - record.sent_at, nanos(1));
   if (!record.is_retransmitted) {
     sample.last_sent_at =

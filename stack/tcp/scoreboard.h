@@ -21,7 +21,8 @@ struct AckSample {
   Nanos rtt;                     ///< from last_sent_at; zero: none
   Nanos late_rtt;                ///< the maximum of data out of order that was sent once
   bool acked_retransmission = false;
-  bool has_dsack = false;  ///< RFC 2883: `dsack` was received twice
+  bool has_path_probe = false;  ///< is_path_probe(): it has arrived
+  bool has_dsack = false;       ///< RFC 2883: `dsack` was received twice
   wire::SackBlock dsack;
 };
 
@@ -44,6 +45,15 @@ class Scoreboard {
   /// Records [snd.nxt, snd.nxt + bytes) as sent now in segments of `segment_bytes`. REQUIRES:
   /// has_room().
   void append(uint32_t bytes, uint16_t segment_bytes, Nanos now);
+  /// Whether what is appended next can have a record of its own.
+  bool can_take() const {
+    // The pool has one record per connection beyond the shared ones. A connection with nothing
+    // outstanding can therefore always send, and never depends on the ACKs of another.
+    const uint32_t room = core_.records.room();
+    const uint32_t own = core_.config.connections_max;
+    return list_.record_count == 0 ||
+           (room > own && list_.record_count <= (room - own) / kShareOfFreeRecords);
+  }
   /// Removes the records before `ack`.
   void ack_up_to(SeqNum ack, AckSample& sample);
   /// Marks the whole segments in [start, end) as SACKed. A record that would have to be split while
@@ -74,20 +84,7 @@ class Scoreboard {
   uint32_t first_in_time() const { return list_.time_head; }
 
  private:
-  /// Whether the connection may have one record more.
-  bool can_take() const {
-    // The pool has one record per connection beyond the shared ones. A connection with nothing
-    // outstanding can therefore always send, and never depends on the ACKs of another.
-    const uint32_t room = core_.records.room();
-    const uint32_t own = core_.config.connections_max;
-    return list_.record_count == 0 ||
-           (room > own && list_.record_count <= (room - own) / kShareOfFreeRecords);
-  }
-  /// Whether `tail`, the newest record, can take what is sent next as well.
-  bool may_grow(const SentRecord& tail) const {
-    return tail.place == SentRecord::Place::kInFlight && !tail.is_retransmitted &&
-           list_.time_tail == list_.seq_tail;
-  }
+  bool may_grow(const SentRecord& tail) const;
   void note_delivered(const SentRecord& record, SeqNum end, AckSample& sample);
   bool split(uint32_t index, SeqNum at);
   RecordIndex index() { return {core_.records, list_.root, core_.isn_key.k1}; }

@@ -6,6 +6,7 @@
 #include "stack/tcp/connect.h"
 #include "stack/tcp/ecn.h"
 #include "stack/tcp/pacing.h"
+#include "stack/tcp/path_mtu.h"
 #include "stack/tcp/receive_window.h"
 #include "stack/tcp/sack_blocks.h"
 #include "stack/tcp/scoreboard.h"
@@ -244,6 +245,16 @@ bool holds_last_piece(const Connection& c) {
 /// may be sent.
 bool may_cut_small(const Connection& c, uint32_t bytes) { return bytes >= c.snd.wnd_bytes_max / 2; }
 
+/// Payload of the path probe (path_mtu.h), which is next. Zero: none is due, or as much is not
+/// unsent, or the peer's window never takes it.
+uint16_t path_probe_bytes(const Scoreboard& board, const Connection& c, Nanos now) {
+  if (!is_path_probe_due(c, now) || !board.can_take()) return 0;
+  const SendState& snd = c.snd;
+  const uint32_t bytes = uint32_t{payload_bytes_of_one(c)} + snd.mss_full_bytes - snd.mss_bytes;
+  const uint32_t window = snd.edge.after(snd.una) ? snd.edge.since(snd.una) : 0;
+  return window >= bytes && c.unsent_bytes() >= bytes ? static_cast<uint16_t>(bytes) : uint16_t{0};
+}
+
 /// `forced`: a persist or tail loss probe, which ignores cwnd and silly window avoidance.
 NewData plan_new_data(Connection& c, uint32_t limit, uint32_t one, bool forced) {
   NewData plan;
@@ -314,11 +325,17 @@ std::optional<SegmentOut> try_send_new(Core& core, Connection& c, uint32_t paylo
                                        bool forced, Nanos now) {
   if (!is_one_of(c.state, kMaySendText)) return std::nullopt;
   if (c.unsent_bytes() == 0 && !c.wants_fin()) return std::nullopt;
-  if (!Scoreboard(core, c).has_room()) return std::nullopt;
+  const Scoreboard board(core, c);
+  if (!board.has_room()) return std::nullopt;
   restart_after_idle(core, c, now);
-  const uint16_t one = payload_bytes_of_one(c);
-  const uint32_t limit = forced ? one : payload_limit(payload_bytes_max, one);
+  const uint16_t probe = forced ? uint16_t{0} : path_probe_bytes(board, c, now);
+  const uint16_t one = probe > 0 ? probe : payload_bytes_of_one(c);
+  const bool is_single = forced || probe > 0;
+  const uint32_t limit = is_single ? one : payload_limit(payload_bytes_max, one);
   const NewData plan = plan_new_data(c, limit, one, forced);
+  // What is in flight makes room for it. Smaller segments would take that room.
+  if (probe > 0 && plan.bytes < probe) return std::nullopt;
+  if (probe > 0) note_path_probe(c, now);
   if (plan.bytes > 0 || plan.has_fin) return send_new(core, c, plan, one, now);
   // The persist timer limits how long Nagle, cork and silly window avoidance hold data back.
   const bool needs_persist = (plan.is_window_blocked || plan.is_held) && !c.has_outstanding() &&

@@ -91,6 +91,7 @@ Transmission::Sent Transmission::transmit_session(uint32_t conn, size_t packets_
     if (built == 0) break;
     sent.packets += built;
     sent.bytes += segment->payload_bytes;
+    sent.has_retransmission = sent.has_retransmission || segment->is_retransmission;
   }
   if (has_more && sent.packets == 0) {
     state_.transmit_queue.schedule_after_vain_turn(conn);
@@ -99,19 +100,31 @@ Transmission::Sent Transmission::transmit_session(uint32_t conn, size_t packets_
   }
   if (sent.bytes > 0) recent_.note(state_.name_of(conn));
   state_.arm(conn);
-  note_turn(conn);
+  note_turn(conn, sent);
   return sent;
 }
 
 /// Records what changed. The client is told when the peer's window closed for long, and when that
 /// is over.
-void Transmission::note_turn(uint32_t conn) {
+void Transmission::note_turn(uint32_t conn, const Sent& sent) {
   session::Session& sender = state_.session(conn);
   const tcp::SendSide side = state_.engine.send_side(conn);
   if (side.has_changes) parts_.lifecycle.note_changes(conn);
+  if (sent.has_retransmission && side.black_hole) note_black_hole(conn, *side.black_hole);
   if (side.is_window_closed == sender.is_told_closed) return;
   sender.must_announce_progress = true;
   state_.notifier.mark(conn);
+}
+
+/// Later sessions to the peer begin with segments that its path carries, until the entry ends. Only
+/// losses of a session lead here, so a peer can shrink only the segments that it gets itself. What
+/// was noted since is kept: routers may have reported more.
+void Transmission::note_black_hole(uint32_t conn, const tcp::BlackHole& hole) {
+  if (state_.now - hole.since >= ip::kPathMtuLife) return;
+  const IpAddress& peer = state_.engine.tuple(conn).remote.address;
+  const auto known = state_.path_mtus.find(peer, state_.now);
+  if (known && known->noted_at >= hole.since) return;
+  state_.path_mtus.note(peer, hole.mtu_bytes, hole.since);
 }
 
 /// Payload that the engine may hand over at once: what fits `room` packets. A port that cuts by

@@ -46,11 +46,13 @@ class Transmission {
   struct Sent {
     size_t packets = 0;
     uint64_t bytes = 0;
+    bool has_retransmission = false;
   };
   Sent transmit_session(uint32_t conn, size_t packets_max);
   size_t packet_room(const session::Session& sender);
   uint32_t payload_limit(uint32_t conn, size_t room) const;
-  void note_turn(uint32_t conn);
+  void note_turn(uint32_t conn, const Sent& sent);
+  void note_black_hole(uint32_t conn, const tcp::BlackHole& hole);
   std::optional<MacAddress> neighbour_of(uint32_t conn);
   bool has_lost_router(uint32_t conn) const;
   bool reroute(uint32_t conn);

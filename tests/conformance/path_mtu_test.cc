@@ -1,13 +1,16 @@
 #include <netinet/in.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "tests/conformance/scenario.h"
 
 namespace lyre::conformance {
 namespace {
 
-constexpr uint16_t kFull = 2000;  ///< payload of a segment at the start
-constexpr uint16_t kSmallMtu =
-    1280;  ///< RFC 8200 5: the minimum of IPv6, and an arbitrary one for IPv4
+constexpr uint16_t kFull = 2000;        ///< payload of a segment at the start
+constexpr uint16_t kSmallMtu = 1300;    ///< what routers report
+constexpr uint16_t kIpv6MtuMin = 1280;  ///< RFC 8200 5
 
 /// A path whose link carries segments of kFull bytes.
 class OverPath : public OverBoth {
@@ -16,7 +19,7 @@ class OverPath : public OverBoth {
   /// Payload of a packet of kSmallMtu.
   uint32_t small() const { return kSmallMtu - (is_v4() ? 40u : 60u); }
   /// RFC 1122 3.3.3, RFC 8200 5: the payload that every path carries.
-  uint32_t everywhere() const { return is_v4() ? 536 : small(); }
+  uint32_t everywhere() const { return is_v4() ? 536 : kIpv6MtuMin - 60u; }
 
   static StackOptions wide() {
     StackOptions options = Scenario::plain();
@@ -37,9 +40,8 @@ class OverPath : public OverBoth {
     s.all();
   }
   /// The path carries segments of up to `most` bytes; what arrives in order is acknowledged, until
-  /// `bytes` are there. What was sent before is lost.
-  static void transfer(Scenario& s, uint32_t bytes, uint32_t most) {
-    uint32_t next = 1;
+  /// `bytes` are there. What was sent before is lost, but for the first `next` - 1 bytes.
+  static void transfer(Scenario& s, uint32_t bytes, uint32_t most, uint32_t next = 1) {
     const auto arrive = [&](const Seg& segment) {
       if (segment.seq != next || segment.bytes > most) return;
       next += segment.bytes;
@@ -69,7 +71,7 @@ TEST_P(PathMtu, IcmpShrinksSegmentsAndResendsAtOnce) {  // RFC 1191 6.3, RFC 820
 
 TEST_P(PathMtu, AbsurdOnesAreNotBelieved) {  // RFC 5927 7.2, RFC 791 3.2, RFC 8201 4
   std::vector<uint16_t> absurd = {1, 67, kFull + 60, 65535};
-  if (!is_v4()) absurd.push_back(kSmallMtu - 1);
+  if (!is_v4()) absurd.push_back(kIpv6MtuMin - 1);
   for (const uint16_t mtu : absurd) {
     Scenario s(wide(), GetParam());
     start(s, kFull);
@@ -166,6 +168,65 @@ TEST_P(BlackHole, SuspicionEndsAfterTenMinutes) {
   s.all();
   for (int i = 0; i < 2; ++i) EXPECT_EQ(s.expect_later(kAck).bytes, everywhere() + 100);
   EXPECT_EQ(s.expect_later(kAck).bytes, everywhere());
+}
+
+/// A path that was found to drop large segments, ten minutes later.
+class OldBlackHole : public OverPath {
+ protected:
+  static constexpr uint32_t kBefore = 20 * kFull;  ///< sent until it was found, and then
+  static constexpr uint32_t kAfter = 10 * kFull;
+
+  /// What is sent then at first.
+  std::vector<Seg> first_flight(Scenario& s) const {
+    start(s, kBefore);
+    transfer(s, kBefore, everywhere());
+    EXPECT_EQ(s.info().mss_bytes, everywhere());
+    s.wait(seconds(601));
+    s.write(kAfter);
+    return s.all();
+  }
+};
+INSTANTIATE_OVER_BOTH(OldBlackHole);
+
+// All segments were large, and it took three timeouts more to find the black hole again.
+TEST_P(OldBlackHole, IsTestedWithOneSegment) {  // RFC 4821 7.5, RFC 8899 5.3
+  Scenario s(without_sack(), GetParam());
+  const std::vector<Seg> flight = first_flight(s);
+  const uint32_t timeouts = s.info().timeouts;
+  ASSERT_GT(flight.size(), 1u);
+  EXPECT_EQ(flight[0].bytes, kFull);
+  for (size_t i = 1; i < flight.size(); ++i) EXPECT_LE(flight[i].bytes, everywhere());
+  EXPECT_EQ(s.expect_later(kAck).bytes, everywhere());
+  EXPECT_EQ(s.info().timeouts, timeouts + 1);
+  transfer(s, kBefore + kAfter, everywhere(), 1 + kBefore);
+  EXPECT_EQ(s.info().mss_bytes, everywhere());
+}
+
+TEST_P(OldBlackHole, TheTestCostsNoTimeoutWithSack) {
+  Scenario s(wide(), GetParam());
+  const std::vector<Seg> flight = first_flight(s);
+  const uint32_t timeouts = s.info().timeouts;
+  ASSERT_GT(flight.size(), 4u);
+  EXPECT_EQ(flight[0].bytes, kFull);
+  const uint32_t lost = flight[0].seq;
+  s.send({.flags = kAck, .seq = 1, .ack = lost, .options = sack({{flight[1].seq, flight[4].seq}})});
+  std::vector<Seg> sent = s.all();
+  while (std::none_of(sent.begin(), sent.end(), [&](const Seg& one) { return one.seq == lost; })) {
+    sent.push_back(s.expect_later(kAck));
+    ASSERT_EQ(s.info().timeouts, timeouts);
+  }
+  for (const Seg& one : sent) EXPECT_LE(one.bytes, everywhere());
+  EXPECT_EQ(s.info().mss_bytes, everywhere());
+}
+
+TEST_P(OldBlackHole, FullSegmentsAreSentWhenTheTestArrives) {
+  Scenario s(without_sack(), GetParam());
+  const std::vector<Seg> flight = first_flight(s);
+  const uint32_t timeouts = s.info().timeouts;
+  EXPECT_EQ(flight[0].bytes, kFull);
+  s.send({.flags = kAck, .seq = 1, .ack = 1 + kBefore + kFull});
+  EXPECT_EQ(s.info().mss_bytes, kFull);
+  EXPECT_EQ(s.info().timeouts, timeouts);
 }
 
 TEST_P(BlackHole, OutageDoesNotShrinkSegmentsForGood) {  // the small one was lost as well

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "stack/base/ipv6_address.h"
-#include "tests/unit/stack/worker/worker_parts.h"
+#include "tests/unit/stack/worker/connected_parts.h"
 
 namespace lyre::worker {
 namespace {
@@ -138,6 +138,73 @@ TEST_F(LearnedRouters, AnOpenGoesThroughTheOneThatMayAnswer) {
   const uint32_t conn = open_far();
   EXPECT_EQ(transmission.transmit(), 1u);
   EXPECT_EQ(state.session(conn).next_hop, link_local_address(kSecondMac));
+}
+
+/// The path drops packets of more than 576 bytes, and reports nothing.
+class SilentPath : public ConnectedParts {
+ protected:
+  SilentPath() {
+    peer_mss = 1000;
+    conn = connect();
+  }
+  void transmit() {
+    learn_peer();
+    transmission.transmit();
+    take_frames();
+  }
+  void send(uint32_t bytes) {
+    EXPECT_TRUE(state.sends.try_append(state.session(conn).sends,
+                                       {.region = kContext, .length = bytes, .offset = 0}));
+    ++state.contexts[kContext].sends_under_way;
+    lifecycle.apply(conn, state.engine.on_app_send(conn, bytes, state.now));
+    transmit();
+  }
+  void acknowledge(uint32_t bytes) {
+    ip::TcpOutput ack = segment(conn, 0, 0);
+    ack.header.ack += bytes;
+    receive(ip::tcp_frame(ack));
+    transmit();
+  }
+  /// The retransmission timer expires so many times.
+  void lose(uint32_t timeouts) {
+    const uint32_t end = state.engine.info(conn).timeouts + timeouts;
+    while (state.engine.info(conn).timeouts < end) {
+      state.now = later(state.now, state.engine.next_deadline(conn));
+      lifecycle.apply(conn, state.engine.on_timer(conn, state.now));
+      transmit();
+    }
+  }
+  uint32_t mss_of_new_session() {
+    learn_peer();
+    return state.engine.info(connect()).mss_bytes;
+  }
+};
+
+// Each session found the black hole again, with five timeouts.
+TEST_F(SilentPath, LaterSessionsToThePeerBeginWithSmallSegments) {
+  send(6000);
+  lose(3);
+  acknowledge(536);
+  EXPECT_FALSE(state.path_mtus.find(kPeer.address, state.now).has_value()) << "only suspected";
+  lose(2);
+  const auto path = state.path_mtus.find(kPeer.address, state.now);
+  ASSERT_TRUE(path.has_value());
+  EXPECT_EQ(path->mtu_bytes, 576u);
+  EXPECT_FALSE(state.path_mtus.find(IpAddress::v4(0x0a090003), state.now).has_value());
+  EXPECT_EQ(mss_of_new_session(), 536u);
+  state.now = path->noted_at + ip::kPathMtuLife;
+  EXPECT_EQ(mss_of_new_session(), 1000u) << "the entry has ended";
+}
+
+TEST_F(SilentPath, WhatARouterReportedSinceIsKept) {
+  send(6000);
+  lose(3);
+  acknowledge(536);
+  lose(2);
+  state.now += seconds(1);
+  state.path_mtus.note(kPeer.address, 900, state.now);
+  lose(1);
+  EXPECT_EQ(state.path_mtus.find(kPeer.address, state.now)->mtu_bytes, 900u);
 }
 
 class FullPort : public WorkerParts {
