@@ -84,6 +84,15 @@ std::vector<std::string> check_nics(const Config& config) {
   return lines;
 }
 
+std::vector<std::string> check_nics(const std::vector<std::string>& devices) {
+  std::vector<std::string> lines;
+  for (const std::string& device : devices) {
+    const Status fit = io::dpdk::check_nic(device, io::dpdk::dpdk_version());
+    if (!fit.ok()) lines.push_back(fit.error().text);
+  }
+  return lines;
+}
+
 std::string backend_text() { return "DPDK " + io::dpdk::dpdk_version().text(); }
 
 }  // namespace lyre

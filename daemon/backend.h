@@ -23,6 +23,8 @@ std::vector<Error> check_virtual_devices(const Config& config);
 /// NICs that this version of it cannot drive as they are bound: a line like those of load_config()
 /// for each. Opens no device.
 std::vector<std::string> check_nics(const Config& config);
+/// The same of NICs that no port has: one line for each that is refused.
+std::vector<std::string> check_nics(const std::vector<std::string>& devices);
 
 /// Name and version of that API, as "DPDK 22.11.7".
 std::string backend_text();

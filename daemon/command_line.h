@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 namespace lyre {
 
@@ -9,6 +10,8 @@ struct DaemonOptions {
   std::string config_path = "/etc/lyre/lyred.toml";
   bool only_check = false;
   bool only_upgrade = false;
+  /// Asked by `lyre`: which of these NICs this version of DPDK cannot drive.
+  std::vector<std::string> nics_to_check;
   bool takes_over = false;  ///< given by a daemon that is upgraded to the process that it starts
 };
 

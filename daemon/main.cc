@@ -46,6 +46,12 @@ int complain(const std::string& text, int code) {
   return code;
 }
 
+int complain_of_nics(const std::vector<std::string>& devices) {
+  const std::vector<std::string> lines = check_nics(devices);
+  for (const std::string& line : lines) complain(line, kExitBadConfig);
+  return lines.empty() ? 0 : kExitBadConfig;
+}
+
 /// What can change while the daemon runs: the log level.
 void reload(const std::string& path) {
   const auto config = load_config(path);
@@ -59,9 +65,9 @@ void reload(const std::string& path) {
                path);
 }
 
-std::vector<Error> check_here(Config& config) {
+std::vector<Error> check_here(Config& config, Cores cores) {
   const machine::NicGuard guard({}, machine::ssh_connection(), machine::own_addresses());
-  std::vector<Error> errors = check_machine(config, guard, {});
+  std::vector<Error> errors = check_machine(config, guard, {}, cores);
   for (Error& error : check_virtual_devices(config)) errors.push_back(std::move(error));
   return errors;
 }
@@ -69,7 +75,7 @@ std::vector<Error> check_here(Config& config) {
 /// All that will be wrong when the daemon starts, as exit status.
 int check_ahead(Config& config) {
   std::vector<std::string> lines;
-  for (Error& error : check_here(config)) lines.push_back(std::move(error.text));
+  for (Error& error : check_here(config, Cores::kOfService)) lines.push_back(std::move(error.text));
   for (std::string& line : probe_machine(config, {})) lines.push_back(std::move(line));
   // Of a NIC that is not there, or not bound, nothing more can be said.
   if (lines.empty()) lines = check_nics(config);
@@ -77,12 +83,18 @@ int check_ahead(Config& config) {
   return lines.empty() ? 0 : kExitBadConfig;
 }
 
+/// A boot may give the kernel an address or an interface back that a port has: the port starts, and
+/// its connections are reset or hear nothing.
+void warn_of_machine(const Config& config) {
+  for (const std::string& line : probe_machine(config, {})) spdlog::warn("{}", line);
+}
+
 /// All that is wrong with the configuration on this machine, as exit status: whether another start
 /// may succeed without another configuration.
 int check_start(Config& config) {
   bool is_passing = true;
   int code = 0;
-  for (const Error& error : check_here(config)) {
+  for (const Error& error : check_here(config, Cores::kOfThisProcess)) {
     is_passing = is_passing && error.code == EBUSY;
     code = complain(error.text, is_passing ? kExitFailed : kExitBadConfig);
   }
@@ -156,6 +168,7 @@ int serve(const Config& config, const Origin& origin) {
   start_logging(config.log_level);
   spdlog::info("lyred {} on {}, {}; {}", LYRE_VERSION, backend_text(), config.file,
                placement_text(config));
+  warn_of_machine(config);
   auto launcher = Launcher::start(config, io,
                                   {.start_backend = start_backend,
                                    .drop_privileges = drop_privileges,
@@ -181,6 +194,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return complain(error.what(), kExitBadConfig);
   }
+  if (!options.nics_to_check.empty()) return complain_of_nics(options.nics_to_check);
   auto [config, errors] = read_config(options.config_path);
   if (!errors.empty()) {
     complain(errors, kExitBadConfig);
@@ -194,8 +208,9 @@ int run(int argc, char** argv) {
   const int code = options.only_check ? check_ahead(config) : check_start(config);
   if (code != 0) return code;
   if (options.only_check) {
-    std::printf("%s: right\n%s\n%s\n", options.config_path.c_str(), placement_text(config).c_str(),
-                ports_text(config).c_str());
+    std::printf("%s: right\n%s\n%s\n%s", options.config_path.c_str(),
+                placement_text(config).c_str(), ports_text(config).c_str(),
+                affinity_text(config, {}).c_str());
     return 0;
   }
   const Status sockets = prepare_port_sockets(config);

@@ -8,10 +8,11 @@
 
 namespace lyre::machine {
 
-/// Where the kernel's files are: tests put recorded trees in their place.
+/// Where the files of the kernel and of the boot are: tests put recorded trees in their place.
 struct Roots {
   std::string proc = "/proc";
   std::string sys = "/sys";
+  std::string etc = "/etc";  ///< what was told to happen at each boot
 };
 
 /// The first line of a file without its newline; empty if there is no such file.

@@ -13,6 +13,13 @@ bool is_iommu_group(const std::string& group) {
 
 }  // namespace
 
+/// driverctl keeps one file for each device (save_override() in driverctl).
+std::string boot_driver_of(const Roots& roots, const std::string& bus, const std::string& device) {
+  const std::string file = roots.etc + "/driverctl.d/" + bus + "-" + device;
+  const std::vector<std::string> driver = words(first_line(file));
+  return driver.empty() ? "" : driver.front();
+}
+
 std::vector<std::string> interfaces_of(const std::string& folder) {
   std::vector<std::string> names = entries(folder + "/net");
   if (!names.empty()) return names;
@@ -35,6 +42,7 @@ std::vector<Nic> pci_nics(const Roots& roots) {
                     .device = static_cast<uint16_t>(number(folder + "/device").value_or(0)),
                     .driver = link_name(folder + "/driver"),
                     .override_driver = told == "(null)" ? "" : told,
+                    .boot_driver = boot_driver_of(roots, "pci", address),
                     .interfaces = interfaces_of(folder),
                     .numa_node = number(folder + "/numa_node").value_or(-1),
                     .has_iommu = is_behind_iommu(folder)});

@@ -14,8 +14,9 @@ struct Nic {
   std::string address;  ///< "0000:00:06.0", "vmbus:f8615163-0000-1000-2000-6045bd7a8d7c"
   uint16_t vendor = 0;
   uint16_t device = 0;
-  std::string driver;                   ///< the kernel driver it is bound to; empty: none
-  std::string override_driver;          ///< that the kernel was told to bind; empty: none
+  std::string driver;           ///< the kernel driver it is bound to; empty: none
+  std::string override_driver;  ///< that the kernel was told to bind, until a boot; empty: none
+  std::string boot_driver;      ///< that driverctl binds at each boot; empty: the kernel chooses
   std::vector<std::string> interfaces;  ///< the kernel's, while it has them
   int64_t numa_node = -1;
   bool has_iommu = false;  ///< as is_behind_iommu()
@@ -23,6 +24,9 @@ struct Nic {
 
 /// All Ethernet NICs of the machine, by address.
 std::vector<Nic> pci_nics(const Roots& roots);
+
+/// Nic::boot_driver of a device of the bus "pci" or "vmbus".
+std::string boot_driver_of(const Roots& roots, const std::string& bus, const std::string& device);
 
 /// The kernel's interfaces of the PCI device with this folder in /sys: its own, or those of its
 /// virtio child.

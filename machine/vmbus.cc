@@ -8,6 +8,7 @@
 #include <regex>
 
 #include "machine/nic_guard.h"
+#include "machine/nics.h"
 
 namespace lyre::machine {
 namespace {
@@ -32,6 +33,7 @@ std::vector<VmbusNic> vmbus_nics(const Roots& roots) {
     VmbusNic nic{.id = id,
                  .driver = link_name(folder + "/driver"),
                  .override_driver = told == "(null)" ? "" : told,
+                 .boot_driver = boot_driver_of(roots, "vmbus", id),
                  .interfaces = entries(folder + "/net"),
                  .mac = {},
                  .numa_node = number(folder + "/numa_node").value_or(-1)};

@@ -10,9 +10,10 @@ namespace lyre::machine {
 /// A network device on the VMbus of Hyper-V ("netvsc"): a virtual NIC of the host's, to which the
 /// host may add a virtual function of a physical NIC with the same MAC address.
 struct VmbusNic {
-  std::string id;                       ///< "f8615163-0000-1000-2000-6045bd7a8d7c"
-  std::string driver;                   ///< the kernel driver it is bound to; empty: none
-  std::string override_driver{};        ///< that the kernel was told to bind; empty: none
+  std::string id;                 ///< "f8615163-0000-1000-2000-6045bd7a8d7c"
+  std::string driver;             ///< the kernel driver it is bound to; empty: none
+  std::string override_driver{};  ///< that the kernel was told to bind, until a boot; empty: none
+  std::string boot_driver{};      ///< as Nic::boot_driver
   std::vector<std::string> interfaces;  ///< the kernel's, while it has them
   std::string mac;                      ///< of the first of them; empty: none
   int64_t numa_node = -1;

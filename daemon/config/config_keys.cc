@@ -77,7 +77,7 @@ constexpr Key kKeys[] = {
    [](Config& c, const KeyValue& v) { c.awake = millis(number(v)); }},
 
   {"memory", "hugepages", KeyType::kChoice, "\"auto\"", 0, 0, "auto|yes|no",
-   "\"auto\" uses hugepages where the machine has free ones. \"yes\" fails without them.",
+   "\"auto\" uses hugepages where enough are free. \"yes\" fails without them.",
    [](Config& c, const KeyValue& v) { c.hugepages = choice<HugepagesMode>(v); }},
   {"memory", "rx_slots", KeyType::kNumber, "8192", 1024, 1 << 20, "",
    "Packets in the receive pool of each worker. It holds what was received and not yet read.",
@@ -150,7 +150,7 @@ constexpr Key kKeys[] = {
      c.routes.back().network = std::get<Cidr>(v);
    }},
   {"route", "via", KeyType::kAddress, "", 0, 0, "",
-   "The router. It is in the network of the port.",
+   "The router. It is in the network of the port, unless that has a /32 or /128 address.",
    [](Config& c, const KeyValue& v) { c.routes.back().gateway = std::get<IpAddress>(v); }},
   {"route", "port", KeyType::kName, "", 1, 31, "",
    "Name of the port through which the router is reached.",

@@ -35,6 +35,11 @@ bool has_lone_address(const PortConfig& port, bool is_v4) {
   return std::any_of(port.addresses.begin(), port.addresses.end(), is_it);
 }
 
+/// Whether the port can reach a router at this address without another router.
+bool may_have_router(const PortConfig& port, const IpAddress& address) {
+  return has_lone_address(port, address.is_v4()) || is_neighbour(address, port);
+}
+
 /// Workers send nothing to the network address and the broadcast address of any port's network.
 bool is_broadcast_of(const PortConfig& port, const IpAddress& address) {
   const auto is_it = [&](const Cidr& own) {
@@ -70,7 +75,7 @@ class NetworkCheck {
     }
   }
 
-  /// "is ...", if the address is one that no router of `port` can have on this host; else "".
+  /// Why no router of `port` can have this address on this host; "": one can.
   std::string why_no_router(const IpAddress& address, const PortConfig& port) const {
     if (has_address(port, address)) return "is the port's own address";
     for (const PortConfig& other : config_.ports) {
@@ -79,7 +84,7 @@ class NetworkCheck {
         return "is the broadcast or network address of the port '" + other.name + "'";
       }
     }
-    return "";
+    return may_have_router(port, address) ? "" : "does not lie in its network";
   }
 
  private:
@@ -108,12 +113,9 @@ class NetworkCheck {
   }
 
   void check_gateway(const PortConfig& port, const IpAddress& gateway) const {
-    const bool is_outside_allowed = has_lone_address(port, gateway.is_v4());
-    std::string why = why_no_router(gateway, port);
-    if (why.empty() && !is_outside_allowed && !is_neighbour(gateway, port)) {
-      why = "does not lie in its network";
-    }
+    const std::string why = why_no_router(gateway, port);
     if (why.empty()) return;
+    const bool is_outside_allowed = has_lone_address(port, gateway.is_v4());
     complain_(port.lines.of("gateway"), "port.gateway",
               "'" + address_text(gateway) + "' of '" + port.name + "' " + why +
                   ", allowed: another host" + (is_outside_allowed ? "" : " of its network"));
@@ -167,8 +169,7 @@ class RouteCheck {
       return refuse(route, "via",
                     "and route.to are of different families, allowed: two of one family");
     }
-    std::string why = NetworkCheck(config_, complain_).why_no_router(route.gateway, *port);
-    if (why.empty() && !is_neighbour(route.gateway, *port)) why = "does not lie in its network";
+    const std::string why = NetworkCheck(config_, complain_).why_no_router(route.gateway, *port);
     if (!why.empty()) {
       return refuse(route, "via",
                     "'" + address_text(route.gateway) + "' of the port '" + port->name + "' " +
@@ -203,7 +204,8 @@ class RouteCheck {
   }
 
   /// A part of the port's own network may have a router, but no router of the port may lie in it:
-  /// packets for that router would go to another one, or to itself.
+  /// packets for that router would go to another one, or to itself. A router outside the port's
+  /// networks has an on-link route of one host, so that only its own address must not be a route's.
   void check_contents(const RouteConfig& route) const {
     const PortConfig& port = config_.ports[route.port];
     std::vector<IpAddress> routers = port.gateways;
@@ -212,7 +214,7 @@ class RouteCheck {
     }
     const InterfaceAddress to = route.network.interface();
     for (const IpAddress& router : routers) {
-      if (!to.has_on_link(router) || to.prefix_bits <= on_link_bits(port, router)) continue;
+      if (!to.has_on_link(router) || to.prefix_bits < on_link_bits(port, router)) continue;
       return complain_(route.lines.of("to"), "route.to",
                        "contains the router " + address_text(router) + " of '" + port.name +
                            "', allowed: networks without routers of that port");

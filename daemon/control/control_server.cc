@@ -27,6 +27,8 @@ namespace {
 constexpr int kBacklog = 64;
 /// Pause of accepting when the system has no descriptors or memory.
 constexpr auto kRetryPause = std::chrono::milliseconds(100);
+/// A shortage is over when no client has waited for so long.
+constexpr Nanos kShortagePause = seconds(1);
 
 sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
@@ -211,6 +213,7 @@ void ControlServer::accept_one() {
     return is_short ? pause_accepting() : wait_for_client();
   }
   ++counters_.accepted;
+  note_no_shortage();
   wait_for_client();
   const auto identity = identity_of(socket.get());
   if (!identity.ok()) return refuse(std::move(socket), {}, identity.error());
@@ -267,8 +270,16 @@ uint64_t ControlServer::user_of(const ClientIdentity& identity) const {
   return worker::DomainRules::user_of(options_.rules, identity.uid);
 }
 
+/// Clients that come and go at the limit cause no lines.
+void ControlServer::note_no_shortage() {
+  if (!short_at_ || monotonic_now() - *short_at_ < kShortagePause) return;
+  short_at_.reset();
+  spdlog::info("new clients are accepted again");
+}
+
 void ControlServer::pause_accepting() {
-  spdlog::warn("out of descriptors or memory: new clients wait");
+  if (!short_at_) spdlog::warn("out of descriptors or memory: new clients wait");
+  short_at_ = monotonic_now();
   retry_.expires_after(kRetryPause);
   retry_.async_wait([this](const boost::system::error_code& error) {
     if (!error) wait_for_client();

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -150,6 +151,7 @@ class ControlServer {
   void wait_for_client();
   void accept_one();
   void pause_accepting();
+  void note_no_shortage();
   uint32_t connections_max_of(uint32_t uid) const;
   Status check_connections(const ClientIdentity& identity) const;
   uint64_t user_of(const ClientIdentity& identity) const;
@@ -166,6 +168,8 @@ class ControlServer {
   Upgrade upgrade_;  ///< none: this daemon cannot be upgraded
   boost::asio::posix::stream_descriptor listener_;
   boost::asio::steady_timer retry_;
+  std::optional<Nanos> short_at_;  ///< when a client last waited for descriptors or memory of this
+                                   ///< process; none: the log says that there is no shortage
   bool holds_memory_requests_ = false;
   bool is_bound_ = false;
   uint64_t bound_inode_ = 0;

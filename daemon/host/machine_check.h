@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "daemon/config/config.h"
@@ -7,11 +9,22 @@
 
 namespace lyre {
 
+/// Which cores count as there.
+enum class Cores : uint8_t {
+  kOfThisProcess,  ///< those of its CPU affinity, for a start
+  /// Those of its cpuset, for `lyred --check` in a shell: the affinity of the service is another.
+  kOfService,
+};
+
 /// Checks a configuration against this machine: the cores exist, no port takes a NIC that keeps the
 /// machine reachable, no two ports have packet sockets on one interface, no client can reach a
 /// port's socket. Places the workers. Returns what is wrong, each with a line like those of
-/// load_config(); EBUSY: it passes by itself.
+/// load_config(); EBUSY: it passes by itself. "auto" takes cores of this process.
 std::vector<Error> check_machine(Config& config, const machine::NicGuard& guard,
-                                 const machine::Roots& roots);
+                                 const machine::Roots& roots, Cores cores = Cores::kOfThisProcess);
+
+/// A line about the isolated cores of workers that this process may not use: a service may use them
+/// only where its unit names them. Empty: there is none. `lyre doctor` reads it.
+std::string affinity_text(const Config& config, const machine::Roots& roots);
 
 }  // namespace lyre

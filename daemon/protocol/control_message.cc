@@ -39,17 +39,21 @@ std::span<const uint8_t> known_part(std::span<const uint8_t> bytes,
   return is_newer && bytes.size() > sizeof(Message) ? bytes.first(sizeof(Message)) : bytes;
 }
 
+/// A client's text goes into logs and tables of other people.
+void make_printable(std::span<char> text) {
+  text.back() = '\0';
+  for (char& c : text) {
+    if (c == '\0') break;
+    if (c < ' ' || c > '~') c = '?';
+  }
+}
+
 Result<Request> check_attach(std::span<const uint8_t> bytes) {
   auto taken = take_whole<channel::AttachRequest>(bytes);
   if (!taken.ok()) return taken;
   auto& attach = std::get<channel::AttachRequest>(*taken);
   if (attach.reserved != 0) return malformed("a reserved field that is not zero");
-  // The label goes into logs and tables of other people.
-  attach.label[sizeof attach.label - 1] = '\0';
-  for (char& c : attach.label) {
-    if (c == '\0') break;
-    if (c < ' ' || c > '~') c = '?';
-  }
+  make_printable(attach.label);
   return taken;
 }
 
@@ -89,7 +93,7 @@ Result<Request> check_capture(std::span<const uint8_t> bytes) {
                      " bytes of each packet, where 1 to " + std::to_string(channel::kSnapBytesMax) +
                      " are allowed");
   }
-  request.port[sizeof request.port - 1] = '\0';
+  make_printable(request.port);
   return taken;
 }
 

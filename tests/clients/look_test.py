@@ -6,6 +6,7 @@ usage: look_test.py BUILD
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,8 +16,8 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
-from daemon import Programs
-from two_hosts import TwoHosts
+from daemon import Daemon, Programs, Settings
+from two_hosts import TwoHosts, cores, scratch_folder
 
 COMMANDS = ("status", "sessions", "stats", "clients", "ports", "neighbours", "routes")
 BOUND_S = 60
@@ -25,6 +26,9 @@ BOUND_S = 60
 SMALL_MESSAGES = ("perf", "client", "10.9.0.2:5201", "--ping-pong", "--count", "1000000",
                   "--interval", "0.01")
 NO_DAEMON = 3
+# In a network namespace whose kernel has the port's address.
+BESIDE_THE_KERNEL = ("unshare", "--net", "sh", "-ec",
+                     'ip address add 10.9.0.1/32 dev lo; exec "$@"', "sh")
 
 
 class Look(unittest.TestCase):
@@ -214,6 +218,18 @@ def await_session(case, host, client, peer):
         case.assertIsNone(client.poll(), "the client ended before its session was seen")
         case.assertLess(time.monotonic(), deadline, "no session")
     return found
+
+
+class Start(unittest.TestCase):
+    def test_an_address_that_the_kernel_has_as_well_is_in_the_log(self):
+        folder = scratch_folder()
+        self.addCleanup(shutil.rmtree, folder)
+        device = f"net_memif0,role=server,socket={folder}/wire.sock,socket-abstract=no"
+        daemon = Daemon(Programs(BUILD), Settings("host-a", device, "10.9.0.1/24", cores()[0]),
+                        folder, BESIDE_THE_KERNEL)
+        self.addCleanup(daemon.stop)
+        daemon.start()
+        self.assertRegex(daemon.log_tail(), "port.address: 10.9.0.1 .* this machine's kernel")
 
 
 class Ended(unittest.TestCase):

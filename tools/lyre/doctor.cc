@@ -42,14 +42,6 @@ std::string text_in(std::initializer_list<const char*> folders) {
   return text;
 }
 
-/// What sets values of the kernel at boot.
-std::string boot_text() {
-  std::string text = text_in({"/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d",
-                              "/etc/tmpfiles.d", "/run/tmpfiles.d"});
-  for (const std::string& line : machine::lines("/etc/sysctl.conf")) text += line + "\n";
-  return text;
-}
-
 std::string modprobe_text() {
   return text_in({"/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d"});
 }
@@ -63,7 +55,8 @@ std::vector<Finding> check_this_machine(const std::vector<std::string>& devices,
                                         uint64_t hugepages_needed_mib) {
   const machine::Roots roots;
   const machine::NicGuard guard(roots, machine::ssh_connection(roots), machine::own_addresses());
-  const auto nics = nic_states(roots, guard);
+  auto nics = nic_states(roots, guard);
+  ask_lyred(nics);
   utsname system{};
   ::uname(&system);
   std::vector<Finding> findings{check_kernel(system.release)};
@@ -72,7 +65,7 @@ std::vector<Finding> check_this_machine(const std::vector<std::string>& devices,
                     check_driver_modules(roots, nics)});
   append(findings, check_write_combining(roots, nics, modprobe_text()));
   append(findings, {check_hugepages(roots, nics, devices, hugepages_needed_mib),
-                    check_hugepages_at_boot(roots, boot_text(), hugepages_needed_mib),
+                    check_hugepages_at_boot(roots, {}, hugepages_needed_mib),
                     check_isolation(roots), check_io_uring(roots)});
   return findings;
 }

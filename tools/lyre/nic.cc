@@ -94,12 +94,14 @@ void add_bind(CLI::App& nic) {
                    "vfio-pci, uio_pci_generic, igb_uio or uio_hv_generic; default: by the NIC")
       ->check(CLI::IsMember({"vfio-pci", "uio_pci_generic", "igb_uio", "uio_hv_generic"})
                   .description(""));
-  command->add_flag("--force", request->is_forced,
-                    "Also the NIC of the default route or of an SSH session, and vfio-pci without "
-                    "an IOMMU");
+  command->add_flag(
+      "--force", request->is_forced,
+      "Also the NIC of the default route or of an SSH session, one that lyred refuses, "
+      "and vfio-pci without an IOMMU");
   command->add_flag("--dry-run", *is_dry_run, "Print the commands only");
   command->callback([request, is_dry_run] {
-    const auto states = states_here();
+    auto states = states_here();
+    ask_lyred(states);
     const auto bind = bind_command(states, *request);
     // The kernel forgets the addresses with the interface.
     const std::string section = section_of(states, request->name);
@@ -139,10 +141,10 @@ void add_unbind(CLI::App& nic) {
       const machine::Nic& left = nic_named(states, *name).nic;
       std::cerr << left.address << " is with its kernel driver " << left.driver << std::endl;
     }
-    run_all(unprepare_commands(states, *name, {}, files_here()), *is_dry_run);
-    for (const std::string& line : kept_drop_ins(states, *name, {}, files_here())) {
-      std::cerr << line << std::endl;
-    }
+    const auto commands = unprepare_commands(states, *name, {}, files_here());
+    const auto kept = kept_preparations(states, *name, {}, files_here());
+    run_all(commands, *is_dry_run);
+    for (const std::string& line : kept) std::cerr << line << std::endl;
   });
 }
 

@@ -33,9 +33,9 @@ uint64_t read_number(const char* path) {
   return fields == 1 ? value : 0;
 }
 
-bool machine_has_hugepages() {
-  return read_number("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages") > 0 ||
-         read_number("/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages") > 0;
+uint64_t free_hugepages_mib() {
+  return read_number("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages") * 2 +
+         read_number("/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages") * 1024;
 }
 
 /// One lcore that may run on every CPU of this thread: DPDK neither pins nor reserves a core.
@@ -86,12 +86,13 @@ void await_removals() {
 
 Result<EalFacts> start_eal(const EnvironmentOptions& options) {
   EalFacts facts;
-  facts.has_hugepages = options.hugepages != Hugepages::kNo && machine_has_hugepages();
-  if (options.hugepages == Hugepages::kYes && !facts.has_hugepages) {
+  const uint64_t free_mib = options.hugepages == Hugepages::kNo ? 0 : free_hugepages_mib();
+  if (options.hugepages == Hugepages::kYes && free_mib == 0) {
     return Error{ENOMEM, "hugepages are required and none is free: see /proc/meminfo"};
   }
-  const auto nics = allowed_nics(options, facts.has_hugepages);
+  const auto nics = allowed_nics(options, free_mib > 0);
   if (!nics.ok()) return nics.error();
+  facts.has_hugepages = takes_hugepages(options, nics.value(), free_mib, heap_mib(options));
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (pthread_getaffinity_np(pthread_self(), sizeof(allowed), &allowed) != 0) {

@@ -149,6 +149,15 @@ std::vector<std::string> AllowedNics::words() const {
   return words;
 }
 
+bool takes_hugepages(const EnvironmentOptions& options, const AllowedNics& nics, uint64_t free_mib,
+                     uint32_t heap_mib) {
+  if (options.hugepages == Hugepages::kNo || free_mib == 0) return false;
+  const bool is_physical = options.owner && options.owner->uses_physical_addresses;
+  const bool are_required =
+      options.hugepages == Hugepages::kYes || is_physical || nics.uses_physical_addresses();
+  return are_required || free_mib >= heap_mib;
+}
+
 std::vector<std::string> eal_arguments(const EnvironmentOptions& options, const AllowedNics& nics,
                                        bool has_hugepages, const std::string& lcores,
                                        uint32_t heap_mib) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ class AllowedNics {
   bool uses_virtual_addresses() const {
     return physical_.empty() && (!virtual_.empty() || has_either_);
   }
+  /// A NIC needs physical addresses, which ordinary pages do not keep.
+  bool uses_physical_addresses() const { return !physical_.empty() || has_vmbus(); }
   /// The values of EAL's option -a.
   std::vector<std::string> words() const;
 
@@ -52,6 +55,11 @@ class AllowedNics {
   std::string behind_iommu_;  ///< the first one that VFIO drives behind an IOMMU
   bool has_either_ = false;   ///< a NIC that can do with either
 };
+
+/// Whether DPDK gets hugepages, of which `free_mib` are free, where it may ask for `heap_mib`. Too
+/// few are taken only where they are required: DPDK does not go on with ordinary pages.
+bool takes_hugepages(const EnvironmentOptions& options, const AllowedNics& nics, uint64_t free_mib,
+                     uint32_t heap_mib);
 
 /// The command line of EAL. `lcores`: the value of its option --lcores. `heap_mib`: without
 /// hugepages.

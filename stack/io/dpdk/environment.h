@@ -17,7 +17,7 @@
 /// its virtual function, if it has one.
 namespace lyre::io::dpdk {
 
-/// kAuto uses hugepages when the machine has free ones, and ordinary pages otherwise.
+/// kAuto: see takes_hugepages() in eal_arguments.h.
 enum class Hugepages : uint8_t { kAuto, kYes, kNo };
 
 /// Process-wide options of DPDK.

@@ -34,6 +34,9 @@ TEST(Nics, AreTheEthernetDevicesOfTheBus) {
   EXPECT_FALSE(nics[0].has_iommu);
   EXPECT_EQ(nics[1].driver, "vfio-pci");
   EXPECT_EQ(nics[1].override_driver, "vfio-pci");
+  EXPECT_EQ(nics[1].boot_driver, "") << "driver_override ends with the boot";
+  tree.write("etc/driverctl.d/pci-0000:00:06.0", "vfio-pci\n");
+  EXPECT_EQ(pci_nics(tree.roots()).at(1).boot_driver, "vfio-pci");
   EXPECT_TRUE(nics[1].interfaces.empty());
   EXPECT_TRUE(nics[1].has_iommu);
 }

@@ -9,7 +9,7 @@
 
 namespace lyre::machine {
 
-/// A machine recorded in a temporary folder: files and links below "proc" and "sys".
+/// A machine recorded in a temporary folder: files and links below "proc", "sys" and "etc".
 class Tree {
  public:
   Tree() {
@@ -20,7 +20,7 @@ class Tree {
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;
 
-  Roots roots() const { return {root_ / "proc", root_ / "sys"}; }
+  Roots roots() const { return {root_ / "proc", root_ / "sys", root_ / "etc"}; }
   std::filesystem::path path(const std::string& name) const { return root_ / name; }
 
   void write(const std::string& name, const std::string& text) {

@@ -23,8 +23,11 @@ class DoctorHugepagesTest : public ::testing::Test {
   Finding look(const std::vector<std::string>& devices, uint64_t needed_mib = 384) {
     return check_hugepages(tree_.roots(), nics(), devices, needed_mib);
   }
-  Finding look_at_boot(const std::string& boot_text = "", uint64_t needed_mib = 384) {
-    return check_hugepages_at_boot(tree_.roots(), boot_text, needed_mib);
+  Finding look_at_boot(uint64_t needed_mib = 384) {
+    return check_hugepages_at_boot(
+        tree_.roots(),
+        {.sysctl = {tree_.path("etc/sysctl.d")}, .tmpfiles = {tree_.path("etc/tmpfiles.d")}},
+        needed_mib);
   }
   void set_default_kib(int kib) {
     tree_.write("proc/meminfo", "MemTotal: 9 kB\nHugepagesize: " + std::to_string(kib) + " kB\n");
@@ -108,28 +111,50 @@ TEST_F(DoctorHugepagesTest, HugepagesAtBoot) {
   expect(look_at_boot(), Verdict::kFine, "no hugepages");
   set_hugepages(192, 192);
   expect(look_at_boot(), Verdict::kNote, "not reserved at boot");
-  expect(look_at_boot("vm.nr_hugepages = 192\n"), Verdict::kFine, "sysctl");
-  expect(look_at_boot(kTmpfilesLine), Verdict::kFine, "tmpfiles");
   tree_.write("proc/cmdline", "quiet hugepages=192\n");
-  expect(look_at_boot(), Verdict::kFine, "command line");
+  expect(look_at_boot(), Verdict::kFine, "384 MiB at boot, by the kernel's command line");
+  tree_.write("etc/sysctl.d/60-lyre.conf", "vm.nr_hugepages = 193\n");
+  expect(look_at_boot(), Verdict::kFine,
+         "386 MiB at boot, by " + tree_.path("etc/sysctl.d").string());
+  tree_.write("etc/tmpfiles.d/lyre-nic.conf", kTmpfilesLine);
+  expect(look_at_boot(), Verdict::kFine,
+         "612 MiB at boot, by " + tree_.path("etc/tmpfiles").string());
+}
+
+// The name of the setting was looked for, not its number.
+TEST_F(DoctorHugepagesTest, TooFewAtBoot) {
+  set_hugepages(192, 192);
+  tree_.write("etc/sysctl.d/70-a.conf", "# vm.nr_hugepages = 192\n");
+  expect(look_at_boot(), Verdict::kNote, "hugepages of 2 MiB are not reserved at boot");
+  tree_.write("etc/sysctl.d/70-a.conf", "vm.nr_hugepages = 0\n");
+  expect(look_at_boot(), Verdict::kNote, "are not reserved at boot, by ");
+  tree_.write("etc/sysctl.d/70-a.conf", "vm.nr_hugepages = 64\n");
+  expect(look_at_boot(), Verdict::kNote, "128 MiB in hugepages of 2 MiB at boot, by ");
+  tree_.write("etc/sysctl.d/60-a.conf", "vm.nr_hugepages = 192\n");  // is read before
+  const Finding overridden = look_at_boot();
+  expect(overridden, Verdict::kNote, "70-a.conf, needed: 384 MiB");
+  EXPECT_THAT(overridden.mend, StartsWith("in " + tree_.path("etc/sysctl.d/70-a.conf").string() +
+                                          ": vm.nr_hugepages = 192    # then sysctl --load "));
 }
 
 TEST_F(DoctorHugepagesTest, WhatIsAdvisedForTheBootSuffices) {
   set_hugepages(192, 192);
-  EXPECT_THAT(look_at_boot("", 612).mend, StartsWith("echo 'vm.nr_hugepages = 306' > /etc/sysctl"));
+  EXPECT_THAT(look_at_boot(612).mend, StartsWith("echo 'vm.nr_hugepages = 306' > /etc/sysctl"));
   set_hugepages(400, 400);  // it takes none of these away
-  EXPECT_THAT(look_at_boot("", 612).mend, HasSubstr("vm.nr_hugepages = 400'"));
+  EXPECT_THAT(look_at_boot(612).mend, HasSubstr("vm.nr_hugepages = 400'"));
 }
 
 TEST_F(DoctorHugepagesTest, WhereTheDefaultSizeIsAnotherOne) {
   set_default_kib(1 << 20);
   set_hugepages(192, 192);
   // That counts pages of 1 GiB.
-  const Finding finding = look_at_boot("vm.nr_hugepages = 4\n", 612);
+  tree_.write("etc/sysctl.d/60-lyre.conf", "vm.nr_hugepages = 4\n");
+  const Finding finding = look_at_boot(612);
   expect(finding, Verdict::kNote, "hugepages of 2 MiB are not reserved at boot");
   EXPECT_THAT(finding.mend,
               StartsWith(std::string("echo '") + kTmpfilesLine + "' > /etc/tmpfiles.d/"));
-  expect(look_at_boot(kTmpfilesLine), Verdict::kFine, "tmpfiles");
+  tree_.write("etc/tmpfiles.d/lyre-hugepages.conf", kTmpfilesLine);
+  expect(look_at_boot(), Verdict::kFine, "tmpfiles");
 }
 
 TEST_F(DoctorHugepagesTest, OnTheKernelsCommandLinePagesOf2MibCount) {

@@ -126,9 +126,25 @@ TEST_F(DoctorMachineTest, Nics) {
   expect(findings[1], Verdict::kNote, "0000:00:05.0 eth1, driver virtio-pci");
   EXPECT_THAT(findings[1].mend, StartsWith("lyre nic bind 0000:00:05.0"));
   tree_.add_nic("0000:00:06.0", "0x8086 0x154c", "vfio-pci", "");
-  expect(check_nics(nics()).at(2), Verdict::kNote, "driver vfio-pci");  // until the next boot
+  tree_.link("sys/bus/pci/devices/0000:00:06.0/iommu_group", "sys/kernel/iommu_groups/3");
   tree_.write("sys/bus/pci/devices/0000:00:06.0/driver_override", "vfio-pci\n");
+  const Finding passing = check_nics(nics()).at(2);
+  expect(passing, Verdict::kNote, "driver vfio-pci, NUMA node 1: bound until the next boot only");
+  EXPECT_THAT(passing.mend, HasSubstr("&& lyre nic bind 0000:00:06.0 --driver vfio-pci &&"));
+  tree_.write("etc/driverctl.d/pci-0000:00:06.0", "vfio-pci\n");
   expect(check_nics(nics()).at(2), Verdict::kFine, "driver vfio-pci");
+}
+
+// `lyre nic bind` would take its interface away for nothing.
+TEST_F(DoctorMachineTest, ANicThatLyredWouldRefuse) {
+  tree_.add_nic("0000:00:05.0", "0x1ae0 0x0042", "gvnic", "eth1");
+  auto states = nics();
+  note_refusals(states,
+                "lyred: 0000:00:05.0: gVNIC needs DPDK 25.11, allowed: lyred of Debian 13\n");
+  const Finding refused = check_nics(states).at(0);
+  expect(refused, Verdict::kNote, "driver gvnic, NUMA node 1: gVNIC needs DPDK 25.11");
+  EXPECT_EQ(refused.mend, "if it is for Lyre: lyred of Debian 13");
+  expect(check_driver_modules(tree_.roots(), states), Verdict::kFine, "none loaded");
 }
 
 class DoctorConfigTest : public ::testing::Test {
@@ -257,6 +273,19 @@ TEST(DoctorConfig, IsWhatTheDaemonSays) {
   expect(missing, Verdict::kNote, "not installed");
   EXPECT_EQ(missing.mend,
             "apt install ./lyre_*.deb ./lyre-nccl_*.deb, in the folder of the packages");
+}
+
+// A start fails where the unit lacks it, and the check in a shell does not.
+TEST(DoctorConfig, NotesWhatTheUnitNeedsForIsolatedCores) {
+  const auto findings = read_config_check(
+      0,
+      "f: right\nisolated cores outside the CPU affinity of this shell: 3; the unit of the "
+      "service needs CPUAffinity=0-7\n");
+  ASSERT_EQ(findings.size(), 2u);
+  expect(findings[0], Verdict::kFine, "f: right");
+  expect(findings[1], Verdict::kNote, "isolated cores outside the CPU affinity of this shell: 3");
+  EXPECT_THAT(findings[1].saw, Not(HasSubstr("CPUAffinity=")));
+  EXPECT_THAT(findings[1].mend, HasSubstr("CPUAffinity=0-7 under [Service]"));
 }
 
 TEST(DoctorDaemon, VersionPortsAndChecksums) {

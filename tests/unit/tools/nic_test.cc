@@ -30,6 +30,7 @@ class NicTest : public ::testing::Test {
     tree_.add_nic("0000:00:05.0", "0x1d0f 0xec20", "ena", "eth1");
     tree_.add_nic("0000:00:06.0", "0x8086 0x154c", "vfio-pci", "");
     tree_.write("sys/bus/pci/devices/0000:00:06.0/driver_override", "vfio-pci\n");
+    tree_.write("etc/driverctl.d/pci-0000:00:06.0", "vfio-pci\n");
     tree_.link("sys/bus/pci/devices/0000:00:06.0/iommu_group", "sys/kernel/iommu_groups/3");
     tree_.add_nic("0000:00:07.0", "0x15b3 0x1019", "mlx5_core", "eth2");
     tree_.write("proc/net/route",
@@ -52,6 +53,9 @@ class NicTest : public ::testing::Test {
   Commands unprepare(const std::string& nic) {
     return unprepare_commands(states_, nic, tree_.roots(), files());
   }
+  std::vector<std::string> kept(const std::string& nic) {
+    return kept_preparations(states_, nic, tree_.roots(), files());
+  }
   PreparedFiles files() const { return {tree_.path("etc"), "/shipped"}; }
 
   machine::Tree tree_;
@@ -71,6 +75,17 @@ TEST_F(NicTest, ListShowsWhatEachIsNeededFor) {
   EXPECT_EQ(json["nics"].size(), 4u);
   EXPECT_EQ(json["nics"][0]["needed_for"], "this machine's default route");
   EXPECT_EQ(nics_text({}), "no Ethernet NIC on the PCI bus or the VMbus\n");
+}
+
+// The kernel's driver_override ends with the boot.
+TEST_F(NicTest, ListShowsTheDriverThatDriverctlBindsAtABoot) {
+  tree_.write("etc/driverctl.d/pci-0000:00:06.0", "");
+  states_ = nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
+  EXPECT_THAT(nics_text(states_),
+              HasSubstr("0000:00:06.0  8086:154c  -          vfio-pci    -           yes"));
+  const auto json = nlohmann::json::parse(nics_json(states_));
+  EXPECT_EQ(json["nics"][2]["driver_override"], "vfio-pci");
+  EXPECT_EQ(json["nics"][2]["driver_after_boot"], "");
 }
 
 // Such bytes, of a file of the machine, ended the command.
@@ -187,6 +202,19 @@ TEST_F(NicTest, BindRefusesVfioWithoutIommu) {
               ElementsAre("driverctl", "set-override", "0000:00:05.0", "vfio-pci"));
 }
 
+// The kernel would lose the interface, and lyred would not have it.
+TEST_F(NicTest, BindRefusesWhatLyredWouldNotDrive) {
+  note_refusals(states_, "lyred: 0000:00:05.0: needs another DPDK, allowed: lyred of Debian 13\n");
+  EXPECT_EQ(refusal({.name = "eth1", .driver = ""}),
+            "0000:00:05.0: needs another DPDK, allowed: lyred of Debian 13, or --force");
+  EXPECT_THAT(bind_command(states_, {.name = "eth1", .driver = "", .is_forced = true}),
+              Contains("igb_uio"));
+  EXPECT_EQ(refusal({.name = "00:06.0", .driver = ""}), "");
+  note_refusals(states_, "lyred: The following argument was not expected: --check-nics\n");
+  EXPECT_EQ(refusal({.name = "00:06.0", .driver = ""}), "")
+      << "of a lyred that knows no such option";
+}
+
 TEST_F(NicTest, BindRefusesADriverThatTheKernelDoesNotHave) {
   const auto refusal_of = [this](const std::string& driver) -> std::string {
     try {
@@ -219,7 +247,7 @@ TEST_F(NicTest, AFailedBindSaysWhatBecameOfTheNic) {
             "0000:00:05.0 is still with its kernel driver ena\n");
   EXPECT_THAT(after("igb_uio", ""),
               HasSubstr("igb_uio is provided by: apt install linux-headers-$(uname -r)"));
-  nic.override_driver = "uio_pci_generic";
+  nic.boot_driver = "uio_pci_generic";
   EXPECT_EQ(after("uio_pci_generic", "section\n"),
             "0000:00:05.0 is still with its kernel driver ena until the next boot, and then with "
             "uio_pci_generic; `lyre nic unbind 0000:00:05.0` takes that back\n");
@@ -301,7 +329,8 @@ TEST_F(NicTest, HugepagesOfAnotherSizeDoNotCount) {
   EXPECT_THAT(prepared, Contains(Contains("echo 'w " + pool + " - - - - 192' > " + file)));
   EXPECT_THAT(prepared, Contains(ElementsAre("systemd-tmpfiles", "--create", file)));
   tree_.write("etc/systemd/system/lyred.service.d/no-iommu.conf", "");
-  tree_.write("etc/tmpfiles.d/lyre-nic.conf", "");
+  tree_.write("etc/tmpfiles.d/lyre-nic.conf", "w " + pool + " - - - - 192\n");
+  tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "192\n");
   const Commands undone = unprepare("eth1");
   EXPECT_THAT(undone, Contains(ElementsAre("rm", file)));
   EXPECT_THAT(undone, Contains(Contains("echo 0 > " + pool)));
@@ -342,12 +371,11 @@ TEST_F(NicTest, UnbindLeavesTheDropInThatAnotherPortNeeds) {
   tree_.add_nic("0000:00:08.0", "0x15b3 0x1019", "mlx5_core", "eth3");
   states_ = nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
   EXPECT_THAT(unprepare("eth2"), Not(IsEmpty()));  // eth3 is there, and no port is on it
-  EXPECT_THAT(kept_drop_ins(states_, "eth2", tree_.roots(), files()), IsEmpty());
+  EXPECT_THAT(kept("eth2"), IsEmpty());
   tree_.write("etc/lyre/lyred.toml",
               "[[port]]\ndevice = \"0000:00:07.0\"\n[[port]]\ndevice = \"00:08.0,a=1\"\n");
   EXPECT_THAT(unprepare("eth2"), IsEmpty());
-  EXPECT_THAT(kept_drop_ins(states_, "eth2", tree_.roots(), files()),
-              ElementsAre("beside-kernel-driver.conf stays: 00:08.0,a=1 needs it"));
+  EXPECT_THAT(kept("eth2"), ElementsAre("beside-kernel-driver.conf stays: 00:08.0,a=1 needs it"));
 }
 
 TEST_F(NicTest, AFileThatIsNoTomlConfiguresNoPort) {
@@ -364,14 +392,36 @@ TEST_F(NicTest, AFileThatIsNoTomlConfiguresNoPort) {
 TEST_F(NicTest, UnbindTakesBackWhatNoOtherNicNeeds) {
   EXPECT_THAT(unprepare("eth1"), IsEmpty());  // nothing is there
   tree_.write("etc/systemd/system/lyred.service.d/no-iommu.conf", "");
-  tree_.write("etc/sysctl.d/60-lyre-nic.conf", "");
+  tree_.write("etc/sysctl.d/60-lyre-nic.conf", "vm.nr_hugepages=192\n");
+  tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "192\n");
   const Commands undone = unprepare("eth1");
   EXPECT_THAT(undone, Contains(Contains("systemctl")));
   EXPECT_THAT(undone, Contains(Contains("vm.nr_hugepages=0")));
+  EXPECT_THAT(kept("eth1"), IsEmpty());
   states_[0].nic.override_driver = "uio_pci_generic";
   EXPECT_THAT(unprepare("eth1"), IsEmpty());
-  EXPECT_THAT(kept_drop_ins(states_, "eth1", tree_.roots(), files()),
-              ElementsAre("no-iommu.conf stays: 0000:00:03.0 needs it"));
+  EXPECT_THAT(kept("eth1"), ElementsAre("no-iommu.conf stays: 0000:00:03.0 needs it"));
+}
+
+// A database's would be gone.
+TEST_F(NicTest, UnbindLeavesHugepagesThatOthersHaveReserved) {
+  const std::string file = tree_.path("etc/sysctl.d/60-lyre-nic.conf");
+  tree_.write("etc/sysctl.d/60-lyre-nic.conf", "vm.nr_hugepages=192\n");
+  tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "1192\n");
+  EXPECT_THAT(unprepare("eth1"), ElementsAre(ElementsAre("rm", file)));
+  EXPECT_THAT(kept("eth1"),
+              ElementsAre("1192 hugepages of 2 MiB stay: " + file + " did not reserve so many"));
+}
+
+// bind asked for 192, and the kernel found 150.
+TEST_F(NicTest, UnbindGivesBackHugepagesOfFragmentedMemory) {
+  tree_.write("etc/sysctl.d/60-lyre-nic.conf", "vm.nr_hugepages=192\n");
+  tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "150\n");
+  EXPECT_THAT(unprepare("eth1"), Contains(Contains("vm.nr_hugepages=0")));
+  EXPECT_THAT(kept("eth1"), IsEmpty());
+  tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n");
+  EXPECT_THAT(unprepare("eth1"), Not(Contains(Contains("vm.nr_hugepages=0"))));
+  EXPECT_THAT(kept("eth1"), IsEmpty());
 }
 
 /// A machine of Azure: eth8 carries the default route, eth9 has eth2 as its virtual function.

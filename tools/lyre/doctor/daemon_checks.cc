@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::string_view kProgram = "lyred: ";
 constexpr std::string_view kAllowed = ", allowed: ";
+/// In the line about isolated cores, before the setting.
+constexpr std::string_view kUnitNeeds = "; the unit of the service needs ";
 /// As the client library begins what a daemon said before it hung up, which has no code of its own.
 constexpr std::string_view kRefusal = "the daemon refused: ";
 
@@ -28,6 +30,17 @@ Finding config_problem(const std::string& line) {
   return problem("config", line.substr(0, allowed), "lyred does not start, or not as configured",
                  allowed == std::string::npos ? "correct that line"
                                               : "use " + line.substr(allowed + kAllowed.size()));
+}
+
+/// A line of a check that found nothing wrong.
+Finding config_line(const std::string& line) {
+  const size_t needs = line.find(kUnitNeeds);
+  if (needs == std::string::npos) return fine("config", line);
+  return note("config", line.substr(0, needs),
+              "a service may use isolated cores only where its unit names them; else lyred does "
+              "not start",
+              line.substr(needs + kUnitNeeds.size()) +
+                  " under [Service] of lyred's unit, where it is not there: systemctl edit lyred");
 }
 
 Finding check_silent(const std::string& saw, Silence silence) {
@@ -63,11 +76,7 @@ std::vector<Finding> read_config_check(std::optional<int> status, const std::str
   std::istringstream lines(output);
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with(kProgram)) line.erase(0, kProgram.size());
-    if (*status == 0) {
-      findings.push_back(fine("config", line));
-    } else {
-      findings.push_back(config_problem(line));
-    }
+    findings.push_back(*status == 0 ? config_line(line) : config_problem(line));
   }
   return findings;
 }

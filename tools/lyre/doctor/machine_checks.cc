@@ -24,7 +24,8 @@ constexpr const char* kSysctlFile = "/etc/sysctl.d/60-lyre.conf";
 constexpr const char* kTmpfilesFile = "/etc/tmpfiles.d/lyre-hugepages.conf";
 
 bool is_candidate(const NicState& state) {
-  return state.needed_for.empty() && !machine::default_driver(state.nic).driver.empty();
+  return state.needed_for.empty() && state.refusal.empty() &&
+         !machine::default_driver(state.nic).driver.empty();
 }
 
 /// A NIC that Lyre could take and that has no IOMMU before it fetches physical addresses.
@@ -86,47 +87,33 @@ std::string reserve_command(uint64_t mib) {
   return "echo " + std::to_string(packet_pages(mib)) + " > " + machine::kPacketPagesFile;
 }
 
-std::string reserve_at_boot_command(uint64_t mib, uint64_t default_kib) {
+uint64_t mib_of(uint64_t pages) { return pages * machine::kPacketPageKib / 1024; }
+
+std::string name_of(const machine::BootPages& boot) {
+  return boot.file.empty() ? "the kernel's command line" : boot.file;
+}
+
+/// What a boot reads after the command line. A file that sets another number is changed itself:
+/// where it is read last, another file would not count.
+std::string reserve_at_boot(const std::optional<machine::BootPages>& boot, uint64_t mib,
+                            uint64_t default_kib) {
+  using machine::BootSource;
   const uint64_t pages = packet_pages(mib);
+  const std::string sysctl = "vm.nr_hugepages = " + std::to_string(pages);
+  const std::string tmpfiles = machine::packet_pages_line(pages);
+  const bool has_file = boot && !boot->file.empty();
+  if (has_file && boot->source == BootSource::kSysctl) {
+    return "in " + boot->file + ": " + sysctl + "    # then sysctl --load " + boot->file;
+  }
+  if (has_file) {
+    return "in " + boot->file + ": " + tmpfiles + "    # then systemd-tmpfiles --create " +
+           boot->file;
+  }
   if (default_kib == machine::kPacketPageKib) {
-    return "echo 'vm.nr_hugepages = " + std::to_string(pages) + "' > " + kSysctlFile +
-           " && sysctl --system";
+    return "echo '" + sysctl + "' > " + kSysctlFile + " && sysctl --load " + kSysctlFile;
   }
-  return "echo '" + machine::packet_pages_line(pages) + "' > " + kTmpfilesFile +
-         " && systemd-tmpfiles --create " + kTmpfilesFile;
-}
-
-/// A size as the kernel's command line has it: "2M", "1G", "2097152".
-uint64_t kib_of(const std::string& size) {
-  char* unit = nullptr;
-  const uint64_t value = std::strtoull(size.c_str(), &unit, 0);
-  switch (*unit) {
-    case 'k':
-    case 'K':
-      return value;
-    case 'm':
-    case 'M':
-      return value << 10;
-    case 'g':
-    case 'G':
-      return value << 20;
-    default:
-      return value >> 10;
-  }
-}
-
-/// hugepages=N counts pages of the size that was named last, or else of the default size.
-bool reserves_packet_pages(const std::string& command_line, uint64_t default_kib) {
-  constexpr std::string_view kSizes[] = {"hugepagesz=", "default_hugepagesz="};
-  uint64_t page_kib = default_kib;
-  for (const std::string& word : machine::words(command_line)) {
-    for (const std::string_view name : kSizes) {
-      if (word.starts_with(name)) page_kib = kib_of(word.substr(name.size()));
-    }
-    const bool has_pages = word.starts_with("hugepages=") && word != "hugepages=0";
-    if (has_pages && page_kib == machine::kPacketPageKib) return true;
-  }
-  return false;
+  return "echo '" + tmpfiles + "' > " + kTmpfilesFile + " && systemd-tmpfiles --create " +
+         kTmpfilesFile;
 }
 
 bool is_on_vfio(const NicState& state) {
@@ -198,6 +185,26 @@ std::string missing_module(const std::vector<NicState>& nics, bool has_vfio, boo
   return missing;
 }
 
+/// Binds it again, as it is bound now.
+std::string keep_command(const machine::Nic& nic) {
+  const bool is_forced = nic.driver == "vfio-pci" && !nic.has_iommu;
+  const bool is_on_vmbus = machine::is_on_vmbus(nic);
+  return "systemctl stop lyred && lyre nic bind " + nic.address +
+         (is_on_vmbus ? "" : " --driver " + nic.driver) + (is_forced ? " --force" : "") +
+         " && systemctl start lyred";
+}
+
+/// `saw`: what is known of it beside that.
+Finding check_refused_nic(const NicState& state, const std::string& saw) {
+  constexpr std::string_view kAllowed = ", allowed: ";
+  const size_t allowed = state.refusal.rfind(kAllowed);
+  return note("nic", saw + ": " + state.refusal.substr(0, allowed),
+              "lyred would refuse it, and the kernel would have lost it",
+              allowed == std::string::npos
+                  ? "another NIC for Lyre"
+                  : "if it is for Lyre: " + state.refusal.substr(allowed + kAllowed.size()));
+}
+
 Finding check_nic(const NicState& state) {
   const machine::Nic& nic = state.nic;
   std::string saw = nic.address;
@@ -208,10 +215,12 @@ Finding check_nic(const NicState& state) {
   const machine::DriverChoice choice = machine::default_driver(nic);
   if (choice.driver.empty()) return fine("nic", saw + ": " + choice.reason);
   if (machine::is_user_space_driver(nic.driver)) {
-    if (nic.override_driver == nic.driver) return fine("nic", saw);
-    return note("nic", saw, "without driver_override another driver may take it at the next boot",
-                "lyre nic bind " + nic.address);
+    if (nic.boot_driver == nic.driver) return fine("nic", saw);
+    return note("nic", saw + ": bound until the next boot only",
+                "driverctl does not bind it at a boot, so its kernel driver may take it",
+                keep_command(nic));
   }
+  if (!state.refusal.empty()) return check_refused_nic(state, saw);
   return note("nic", saw,
               "DPDK drives a NIC only through vfio-pci, uio_pci_generic, igb_uio or uio_hv_generic",
               "lyre nic bind " + nic.address + "    # if it is for Lyre: " + choice.driver + ", " +
@@ -342,27 +351,24 @@ Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>
   return note("hugepages", saw, "with ordinary pages a worker misses the TLB more often", reserve);
 }
 
-Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& boot_text,
+Finding check_hugepages_at_boot(const machine::Roots& roots, const machine::BootFolders& folders,
                                 uint64_t needed_mib) {
-  const uint64_t default_kib = machine::default_pool_kib(roots);
-  const bool is_on_command_line =
-      reserves_packet_pages(machine::first_line(roots.proc + "/cmdline"), default_kib);
-  const bool is_in_sysctl = default_kib == machine::kPacketPageKib &&
-                            boot_text.find("vm.nr_hugepages") != std::string::npos;
-  const bool is_in_tmpfiles = boot_text.find(machine::kPacketPagesFile) != std::string::npos;
-  if (is_on_command_line || is_in_sysctl || is_in_tmpfiles) {
-    return fine("boot", is_on_command_line ? "hugepages of 2 MiB on the kernel's command line"
-                        : is_in_sysctl     ? "vm.nr_hugepages in sysctl.d"
-                                           : "hugepages of 2 MiB in tmpfiles.d");
-  }
+  const auto boot = machine::pages_at_boot(roots, folders);
+  const uint64_t boot_mib = boot ? mib_of(boot->pages) : 0;
   const uint64_t reserved_mib = hugepages(roots).reserved_mib;
-  if (reserved_mib == 0) {
+  const std::string by = boot ? ", by " + name_of(*boot) : "";
+  if (boot_mib >= needed_mib) return fine("boot", std::to_string(boot_mib) + " MiB at boot" + by);
+  if (boot_mib == 0 && reserved_mib == 0) {
     return fine("boot", "no hugepages of 2 MiB are reserved, now or at boot");
   }
   // The command also acts at once: it must not take away what is reserved.
-  return note("boot", "hugepages of 2 MiB are not reserved at boot",
-              "they are gone after a reboot, and later memory is too fragmented for them",
-              reserve_at_boot_command(std::max(needed_mib, reserved_mib), default_kib));
+  return note(
+      "boot",
+      boot_mib == 0 ? "hugepages of 2 MiB are not reserved at boot" + by
+                    : std::to_string(boot_mib) + " MiB in hugepages of 2 MiB at boot" + by +
+                          ", needed: " + std::to_string(needed_mib) + " MiB",
+      "after a reboot they are missing, and later memory is too fragmented for them",
+      reserve_at_boot(boot, std::max(needed_mib, reserved_mib), machine::default_pool_kib(roots)));
 }
 
 Finding check_isolation(const machine::Roots& roots) {

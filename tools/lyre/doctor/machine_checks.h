@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "machine/boot_pages.h"
 #include "machine/files.h"
 #include "tools/lyre/configured.h"
 #include "tools/lyre/doctor/finding.h"
@@ -27,8 +28,8 @@ std::vector<Finding> check_write_combining(const machine::Roots& roots,
 /// problem where one of these is a NIC that fetches from physical addresses.
 Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics,
                         const std::vector<std::string>& devices, uint64_t needed_mib);
-/// `boot_text`: the lines of sysctl.d and tmpfiles.d.
-Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& boot_text,
+/// Whether a boot reserves `needed_mib`.
+Finding check_hugepages_at_boot(const machine::Roots& roots, const machine::BootFolders& folders,
                                 uint64_t needed_mib);
 Finding check_isolation(const machine::Roots& roots);
 Finding check_io_uring(const machine::Roots& roots);

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 
 #include "machine/default_driver.h"
 #include "machine/kernel_modules.h"
 #include "machine/vmbus.h"
+#include "tools/lyre/child_program.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/json_document.h"
 #include "tools/lyre/text_table.h"
@@ -35,6 +37,7 @@ Nic nic_of(const VmbusNic& nic) {
   return {.address = machine::device_of(nic),
           .driver = nic.driver,
           .override_driver = nic.override_driver,
+          .boot_driver = nic.boot_driver,
           .interfaces = nic.interfaces,
           .numa_node = nic.numa_node};
 }
@@ -51,6 +54,17 @@ std::vector<std::string> driverctl(const char* verb, const Nic& nic) {
     return {"driverctl", "-b", "vmbus", verb, machine::vmbus_id_of(nic.address)};
   }
   return {"driverctl", verb, nic.address};
+}
+
+/// Now or after a boot.
+bool is_overridden(const Nic& nic) {
+  return !nic.override_driver.empty() || !nic.boot_driver.empty();
+}
+
+/// Of one that is bound, `lyred --check` says more.
+bool may_be_bound(const Nic& nic) {
+  return !machine::is_on_vmbus(nic) && !machine::is_user_space_driver(nic.driver) &&
+         !machine::default_driver(nic).driver.empty();
 }
 
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
@@ -87,6 +101,25 @@ std::vector<NicState> nic_states(const machine::Roots& roots, const machine::Nic
   return states;
 }
 
+void ask_lyred(std::vector<NicState>& states) {
+  std::vector<std::string> command = {"lyred", "--check-nics"};
+  for (const NicState& state : states) {
+    if (may_be_bound(state.nic)) command.push_back(state.nic.address);
+  }
+  std::string output;
+  if (command.size() > 2 && run_program(command, output)) note_refusals(states, output);
+}
+
+void note_refusals(std::vector<NicState>& states, const std::string& output) {
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    for (NicState& state : states) {
+      const std::string begin = "lyred: " + state.nic.address + ": ";
+      if (line.starts_with(begin)) state.refusal = line.substr(begin.size());
+    }
+  }
+}
+
 std::string nics_text(const std::vector<NicState>& states) {
   if (states.empty()) return "no Ethernet NIC on the PCI bus or the VMbus\n";
   TextTable table;
@@ -98,7 +131,7 @@ std::string nics_text(const std::vector<NicState>& states) {
   for (const NicState& state : states) {
     const Nic& nic = state.nic;
     table.add_row({nic.address, ids(nic), or_dash(joined(nic.interfaces)), or_dash(nic.driver),
-                   or_dash(nic.override_driver), nic.has_iommu ? "yes" : "no",
+                   or_dash(nic.boot_driver), nic.has_iommu ? "yes" : "no",
                    nic.numa_node < 0 ? "-" : std::to_string(nic.numa_node),
                    or_dash(state.needed_for)});
   }
@@ -115,6 +148,7 @@ std::string nics_json(const std::vector<NicState>& states) {
                     {"interfaces", nic.interfaces},
                     {"driver", nic.driver},
                     {"driver_override", nic.override_driver},
+                    {"driver_after_boot", nic.boot_driver},
                     {"has_iommu", nic.has_iommu},
                     {"numa_node", nic.numa_node},
                     {"needed_for", state.needed_for}});
@@ -123,12 +157,11 @@ std::string nics_json(const std::vector<NicState>& states) {
 }
 
 bool is_with_kernel(const Nic& nic) {
-  return nic.override_driver.empty() && !nic.driver.empty() &&
-         !machine::is_user_space_driver(nic.driver);
+  return !is_overridden(nic) && !nic.driver.empty() && !machine::is_user_space_driver(nic.driver);
 }
 
 bool stays_with_kernel(const Nic& nic) {
-  return nic.override_driver.empty() && machine::default_driver(nic).driver.empty() &&
+  return !is_overridden(nic) && machine::default_driver(nic).driver.empty() &&
          !machine::is_user_space_driver(nic.driver);
 }
 
@@ -140,6 +173,9 @@ std::vector<std::string> bind_command(const std::vector<NicState>& states,
     throw Failure(kExitFailure, nic.address + " (" + joined(nic.interfaces) + ") carries " +
                                     state.needed_for +
                                     ", allowed: another NIC, or --force, which may cut you off");
+  }
+  if (!state.refusal.empty() && !request.is_forced) {
+    throw Failure(kExitFailure, nic.address + ": " + state.refusal + ", or --force");
   }
   const machine::DriverChoice choice = machine::default_driver(nic);
   if (machine::is_mana(nic) && request.driver.empty()) {
@@ -185,8 +221,8 @@ std::string after_failed_bind(const std::vector<NicState>& now, const std::strin
     return provided + address + " has lost its kernel driver; " + undo + " gives it back." + was;
   }
   const std::string still = provided + address + " is still with its kernel driver " + nic.driver;
-  if (nic.override_driver.empty()) return still + "\n";
-  return still + " until the next boot, and then with " + nic.override_driver + "; " + undo +
+  if (nic.boot_driver.empty()) return still + "\n";
+  return still + " until the next boot, and then with " + nic.boot_driver + "; " + undo +
          " takes that back\n";
 }
 

@@ -15,8 +15,15 @@ struct NicState {
   machine::Nic nic;
   std::string device;      ///< for lyred.toml
   std::string needed_for;  ///< what the machine would lose with it; empty: nothing
+  std::string refusal{};   ///< why lyred would not drive it, by ask_lyred(); empty: not known to
 };
 std::vector<NicState> nic_states(const machine::Roots& roots, const machine::NicGuard& guard);
+
+/// Asks the lyred that is installed which NICs it would refuse once they are bound: its version of
+/// DPDK may have no driver that works.
+void ask_lyred(std::vector<NicState>& states);
+/// Takes over its answer: a line "lyred: ADDRESS: why" for each NIC.
+void note_refusals(std::vector<NicState>& states, const std::string& output);
 
 std::string nics_text(const std::vector<NicState>& states);
 std::string nics_json(const std::vector<NicState>& states);
@@ -39,7 +46,8 @@ bool stays_with_kernel(const machine::Nic& nic);
 /// The command that binds a NIC for lyred now and after each boot, the driver as its last word, or
 /// the one that gives it back to the kernel. Changes nothing. Empty: the NIC stays with its kernel
 /// driver, or is with it.
-/// Fails: throws Failure: no such NIC, or it must stay with its kernel driver.
+/// Fails: throws Failure: no such NIC, it must stay with its kernel driver, or lyred would refuse
+/// it.
 std::vector<std::string> bind_command(const std::vector<NicState>& states,
                                       const BindRequest& request);
 /// Throws Failure where the kernel has no `driver` to bind the NIC to: driverctl would fail.

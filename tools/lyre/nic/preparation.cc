@@ -1,7 +1,9 @@
 #include "tools/lyre/nic/preparation.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "machine/boot_pages.h"
 #include "machine/core_choice.h"
 #include "machine/default_driver.h"
 #include "machine/memory.h"
@@ -28,10 +30,43 @@ std::string tmpfiles_file(const PreparedFiles& files) {
 }
 std::string config_file(const PreparedFiles& files) { return files.etc + "/lyre/lyred.toml"; }
 
-bool has_hugepages(const machine::Roots& roots) {
-  return std::ranges::any_of(machine::hugepage_pools(roots), [](const machine::HugepagePool& pool) {
-    return pool.page_kib == machine::kPacketPageKib && pool.total > 0;
-  });
+/// Those of the size that packet pools take.
+uint64_t reserved_pages(const machine::Roots& roots) {
+  uint64_t pages = 0;
+  for (const machine::HugepagePool& pool : machine::hugepage_pools(roots)) {
+    if (pool.page_kib == machine::kPacketPageKib) pages += pool.total;
+  }
+  return pages;
+}
+
+/// The files of reserve_commands() that are there, with what each reserves and the command that
+/// gives it back.
+struct Reservation {
+  std::string file;
+  std::optional<uint64_t> pages;
+  std::vector<std::string> give_back;
+};
+std::vector<Reservation> reservations(const PreparedFiles& files) {
+  const std::string in_sysctl = sysctl_file(files);
+  const std::string in_tmpfiles = tmpfiles_file(files);
+  std::vector<Reservation> found;
+  if (machine::exists(in_sysctl)) {
+    found.push_back({in_sysctl,
+                     machine::pages_of_sysctl(in_sysctl),
+                     {"sysctl", "--quiet", "vm.nr_hugepages=0"}});
+  }
+  if (machine::exists(in_tmpfiles)) {
+    found.push_back({in_tmpfiles,
+                     machine::pages_of_tmpfiles(in_tmpfiles),
+                     {"sh", "-c", std::string("echo 0 > ") + machine::kPacketPagesFile}});
+  }
+  return found;
+}
+
+/// No others have reserved some of these pages. The kernel gives fewer than a file asks for where
+/// memory is fragmented.
+bool are_all_of(const Reservation& reservation, uint64_t reserved) {
+  return reserved <= reservation.pages.value_or(0);
 }
 
 /// For the workers that cores = "auto" takes for the NIC, as far as the kernel knows its speed.
@@ -66,8 +101,11 @@ bool is_linked(const std::string& path) {
   return machine::exists(path) || !machine::link_name(path).empty();
 }
 
-/// The NIC is lyred's, by driverctl.
-bool is_taken(const NicState& state) { return !state.nic.override_driver.empty(); }
+/// The driver that the NIC was bound to for lyred, now or after a boot; empty: none.
+const std::string& bound_driver(const NicState& state) {
+  const machine::Nic& nic = state.nic;
+  return nic.override_driver.empty() ? nic.boot_driver : nic.override_driver;
+}
 
 /// As a port of a NIC on this driver has it; "": the kernel's.
 machine::PortKind kind_of(const NicState& state, const std::string& driver) {
@@ -96,8 +134,8 @@ std::string other_user(const std::string& drop_in, const std::vector<NicState>& 
     if (contains(machine::drop_ins_of(machine::port_kind(device, roots)), drop_in)) return device;
   }
   for (const NicState& other : states) {
-    if (other.nic.address == left.address || !is_taken(other)) continue;
-    const auto needed = machine::drop_ins_of(kind_of(other, other.nic.override_driver));
+    if (other.nic.address == left.address || bound_driver(other).empty()) continue;
+    const auto needed = machine::drop_ins_of(kind_of(other, bound_driver(other)));
     if (contains(needed, drop_in)) return other.nic.address;
   }
   return "";
@@ -122,6 +160,23 @@ Commands unlink_commands(const std::vector<std::string>& drop_ins, const Prepare
   return commands;
 }
 
+/// The drop-ins for `left` that nobody else needs.
+std::vector<std::string> unneeded_drop_ins(const std::vector<NicState>& states,
+                                           const machine::Nic& left, const machine::Roots& roots,
+                                           const PreparedFiles& files) {
+  std::vector<std::string> unneeded;
+  for (const std::string& drop_in : drop_ins_for(left)) {
+    if (other_user(drop_in, states, left, roots, files).empty()) unneeded.push_back(drop_in);
+  }
+  return unneeded;
+}
+
+/// Nobody else has a NIC that fetches from physical addresses.
+bool are_hugepages_unneeded(const std::vector<std::string>& unneeded_drop_ins) {
+  return contains(unneeded_drop_ins,
+                  machine::drop_ins_of(machine::PortKind::kWithoutIommu).front());
+}
+
 }  // namespace
 
 Commands prepare_commands(const NicState& state, const std::string& driver,
@@ -134,7 +189,7 @@ Commands prepare_commands(const NicState& state, const std::string& driver,
     commands.push_back({"ln", "-s", files.drop_ins + "/" + drop_in, drop_in_folder(files)});
   }
   if (!commands.empty()) commands.push_back({"systemctl", kSettle});
-  if (needs_physical_addresses(state, driver) && !has_hugepages(roots)) {
+  if (needs_physical_addresses(state, driver) && reserved_pages(roots) == 0) {
     for (auto& command : reserve_commands(state, roots, files))
       commands.push_back(std::move(command));
   }
@@ -144,32 +199,34 @@ Commands prepare_commands(const NicState& state, const std::string& driver,
 Commands unprepare_commands(const std::vector<NicState>& states, const std::string& name,
                             const machine::Roots& roots, const PreparedFiles& files) {
   const machine::Nic& left = nic_named(states, name).nic;
-  std::vector<std::string> unneeded;
-  for (const std::string& drop_in : drop_ins_for(left)) {
-    if (other_user(drop_in, states, left, roots, files).empty()) unneeded.push_back(drop_in);
-  }
+  const auto unneeded = unneeded_drop_ins(states, left, roots, files);
   Commands commands = unlink_commands(unneeded, files);
-  const std::string without_iommu = machine::drop_ins_of(machine::PortKind::kWithoutIommu).front();
-  if (!contains(unneeded, without_iommu)) return commands;
-  if (machine::exists(sysctl_file(files))) {
-    commands.push_back({"rm", sysctl_file(files)});
-    commands.push_back({"sysctl", "--quiet", "vm.nr_hugepages=0"});
-  }
-  if (machine::exists(tmpfiles_file(files))) {
-    commands.push_back({"rm", tmpfiles_file(files)});
-    commands.push_back({"sh", "-c", std::string("echo 0 > ") + machine::kPacketPagesFile});
+  if (!are_hugepages_unneeded(unneeded)) return commands;
+  const uint64_t reserved = reserved_pages(roots);
+  for (const Reservation& reservation : reservations(files)) {
+    commands.push_back({"rm", reservation.file});
+    if (reserved > 0 && are_all_of(reservation, reserved))
+      commands.push_back(reservation.give_back);
   }
   return commands;
 }
 
-std::vector<std::string> kept_drop_ins(const std::vector<NicState>& states, const std::string& name,
-                                       const machine::Roots& roots, const PreparedFiles& files) {
+std::vector<std::string> kept_preparations(const std::vector<NicState>& states,
+                                           const std::string& name, const machine::Roots& roots,
+                                           const PreparedFiles& files) {
   const machine::Nic& left = nic_named(states, name).nic;
   std::vector<std::string> lines;
   for (const std::string& drop_in : drop_ins_for(left)) {
     if (!is_linked(drop_in_folder(files) + "/" + drop_in)) continue;
     const std::string user = other_user(drop_in, states, left, roots, files);
     if (!user.empty()) lines.push_back(drop_in + " stays: " + user + " needs it");
+  }
+  if (!are_hugepages_unneeded(unneeded_drop_ins(states, left, roots, files))) return lines;
+  const uint64_t reserved = reserved_pages(roots);
+  for (const Reservation& reservation : reservations(files)) {
+    if (are_all_of(reservation, reserved)) continue;
+    lines.push_back(std::to_string(reserved) + " hugepages of 2 MiB stay: " + reservation.file +
+                    " did not reserve so many");
   }
   return lines;
 }

@@ -23,11 +23,13 @@ Commands prepare_commands(const NicState& state, const std::string& driver,
                           const machine::Roots& roots, const PreparedFiles& files);
 
 /// Takes back what prepare_commands() did, as far as neither another NIC that is bound nor another
-/// port of lyred.toml needs it.
+/// port of lyred.toml needs it. Hugepages stay where there are more than it asked for.
 Commands unprepare_commands(const std::vector<NicState>& states, const std::string& name,
                             const machine::Roots& roots, const PreparedFiles& files);
-/// A line for each drop-in that stays for another port of lyred.toml.
-std::vector<std::string> kept_drop_ins(const std::vector<NicState>& states, const std::string& name,
-                                       const machine::Roots& roots, const PreparedFiles& files);
+/// A line for each drop-in that stays for another port of lyred.toml, and one for hugepages that
+/// stay. Call before the commands of unprepare_commands() run.
+std::vector<std::string> kept_preparations(const std::vector<NicState>& states,
+                                           const std::string& name, const machine::Roots& roots,
+                                           const PreparedFiles& files);
 
 }  // namespace lyre::tools

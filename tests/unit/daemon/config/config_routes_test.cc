@@ -65,6 +65,24 @@ TEST(ConfigRoutes, ALoneAddressNeedsARouter) {
       "");
 }
 
+// It was refused: "does not lie in its network".
+TEST(ConfigRoutes, ALoneAddressHasRoutersOfRoutesOutside) {
+  const std::string lone = port_section("a", "address=[\"10.9.0.7/32\", \"fd00::7/128\"]\n");
+  const std::string routes =
+      route_section("10.8.0.0/16", "10.9.0.1") + route_section("10.9.0.0/24", "10.9.0.1") +
+      route_section("0.0.0.0/0", "10.9.0.2") + route_section("fd01::/64", "fd00::1");
+  const auto config = parse_config(lone + routes, "f.toml");
+  ASSERT_TRUE(config.ok()) << config.error().text;
+  make_worker(config.value());
+  EXPECT_THAT(refusal_of(port_section("a", kNetwork) + route_section("10.8.0.0/16", "10.7.0.1")),
+              HasSubstr("'10.7.0.1' of the port 'a' does not lie in its network, allowed: "));
+  // The route to the router is one of that host already.
+  const std::string to_router = route_section("10.9.0.1/32", "10.9.0.2");
+  for (const std::string& text : {lone + routes + to_router, lone + to_router + routes}) {
+    EXPECT_THAT(refusal_of(text), HasSubstr("route.to: contains the router 10.9.0.1 of 'a'"));
+  }
+}
+
 // Each of these passed the check and ended the daemon.
 TEST(ConfigRoutes, ARouterBehindAnotherRouterIsRefused) {
   EXPECT_THAT(refusal_of(port_section("a", kNetwork) + route_section("10.9.0.200/32", "10.9.0.5") +
@@ -169,7 +187,7 @@ class RandomNetworks {
   uint32_t below(uint32_t bound) { return static_cast<uint32_t>(random_() % bound); }
   std::string digit() { return std::to_string(1 + below(4)); }
   std::string host() { return "10.9.0." + std::to_string(1 + below(14)); }
-  std::string bits() { return below(8) > 0 ? "24" : below(2) > 0 ? "28" : "32"; }
+  std::string bits() { return below(4) > 0 ? "24" : below(3) > 0 ? "32" : "28"; }
   std::string network() {
     const uint32_t length = 29 + below(4);
     const uint32_t start = below(16) & ~((1u << (32 - length)) - 1);

@@ -138,6 +138,13 @@ TEST_F(CaptureTest, AnUnknownPortIsRefusedWithTheKnownOnes) {
   EXPECT_EQ(ask(tool, capture_request()).error, 0) << "the connection goes on";
 }
 
+// The name goes into the log.
+TEST_F(CaptureTest, AnUnknownPortHasNoControlCharacters) {
+  RawClient tool(path_);
+  const auto reply = ask(tool, capture_request("a\x1b[2J\n."));
+  EXPECT_STREQ(reply.text, "there is no port 'a?[2J?.', but wire");
+}
+
 TEST_F(CaptureTest, TheSocketOfADomainShowsNoPackets) {
   open_server(false);
   RawClient tool(path_);

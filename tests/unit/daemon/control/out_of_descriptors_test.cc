@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <optional>
 #include <vector>
 
 #include "stack/base/page_size.h"
+#include "tests/unit/daemon/captured_log.h"
 #include "tests/unit/daemon/control_fixture.h"
 #include "tests/unit/daemon/no_descriptors_left.h"
 
@@ -100,6 +102,32 @@ TEST_F(OutOfDescriptors, AClientWhoseDescriptorNeverComesIsToldSo) {
   EXPECT_EQ(server_->counters().malformed, 0u);
   workers_.answer_detaches();
   expect_still_serving();
+}
+
+// Each try had a line, ten in a second.
+TEST_F(OutOfDescriptors, ThatClientsWaitIsLoggedOnce) {
+  constexpr const char* kBegin = "out of descriptors or memory: new clients wait";
+  constexpr const char* kEnd = "new clients are accepted again";
+  const RawClient waits(path_);
+  const auto accepted = server_->counters().accepted;
+  CapturedLog log;
+  {
+    const NoDescriptorsLeft none;
+    for (int pauses = 0; pauses < 3; ++pauses) {
+      io_.restart();
+      io_.run_for(std::chrono::milliseconds(150));
+    }
+  }
+  EXPECT_EQ(server_->counters().accepted, accepted);
+  EXPECT_EQ(log.count(kBegin), 1u) << log.text();
+  std::vector<RawClient> later;
+  ASSERT_TRUE(run_until([&] {
+    later.clear();
+    later.emplace_back(path_);
+    return log.has(kEnd);
+  }));
+  EXPECT_EQ(log.count(kBegin), 1u);
+  EXPECT_EQ(log.count(kEnd), 1u);
 }
 
 TEST_F(OutOfDescriptors, TooManyOfThemAreABreachAlsoThen) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include "daemon/host/machine_check.h"
 #include "tests/unit/machine/tree.h"
@@ -241,6 +242,74 @@ TEST_F(MachineProbeTest, EveryCoreThatIsNotThere) {
   const auto errors = check_machine(*config, machine::NicGuard(tree_.roots()), tree_.roots());
   ASSERT_EQ(errors.size(), 2u);
   EXPECT_THAT(errors[1].text, StartsWith("f:2: workers.cores: core 1023 does not exist"));
+}
+
+/// The thread has one core of two, as a shell has none of the isolated ones.
+class AffinityTest : public MachineProbeTest {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(::sched_getaffinity(0, sizeof before_, &before_), 0);
+    if (CPU_COUNT(&before_) < 2) GTEST_SKIP() << "one core";
+    while (!CPU_ISSET(own_, &before_)) ++own_;
+    for (other_ = own_ + 1; !CPU_ISSET(other_, &before_);) ++other_;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(own_, &one);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+    tree_.write("sys/devices/system/cpu/online", "0-1023\n");
+    tree_.write("sys/devices/system/cpu/isolated", std::to_string(other_) + "\n");
+  }
+  void TearDown() override { ::sched_setaffinity(0, sizeof before_, &before_); }
+  Config config_on(const std::string& cores) const {
+    auto config = parse_config("[workers]\ncores = " + cores +
+                                   "\n[[port]]\nname=\"a\"\ndevice=\"net_tap0\"\n"
+                                   "address=\"10.9.0.1/24\"\n",
+                               "f");
+    EXPECT_TRUE(config.ok());
+    return std::move(*config);
+  }
+  std::vector<Error> check(Config& config, Cores cores) {
+    return check_machine(config, machine::NicGuard(tree_.roots()), tree_.roots(), cores);
+  }
+
+  uint32_t own_ = 0;
+  uint32_t other_ = 0;
+  cpu_set_t before_;
+};
+
+// The service starts, with CPUAffinity= in its unit.
+TEST_F(AffinityTest, ACheckInAShellTakesACoreThatTheServiceMayHave) {
+  const std::string other = std::to_string(other_);
+  Config config = config_on("[" + other + "]");
+  EXPECT_TRUE(check(config, Cores::kOfService).empty());
+  EXPECT_EQ(affinity_text(config, tree_.roots()),
+            "isolated cores outside the CPU affinity of this shell: " + other +
+                "; the unit of the service needs CPUAffinity=0-1023\n");
+  const auto errors = check(config, Cores::kOfThisProcess);
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].text, "f:2: workers.cores: core " + other +
+                                " is isolated and not in the CPU affinity of this process, "
+                                "allowed: " +
+                                std::to_string(own_) +
+                                ", or CPUAffinity=0-1023 in the unit of the service");
+  Config missing = config_on("[1023]");
+  EXPECT_EQ(check(missing, Cores::kOfService).size(), 1u);
+}
+
+// The shell has fewer cores by taskset; the service has all without CPUAffinity=.
+TEST_F(AffinityTest, ACoreThatIsNotIsolatedNeedsNothingInTheUnit) {
+  tree_.write("sys/devices/system/cpu/isolated", "\n");
+  Config config = config_on("[" + std::to_string(other_) + "]");
+  EXPECT_TRUE(check(config, Cores::kOfService).empty());
+  EXPECT_EQ(affinity_text(config, tree_.roots()), "");
+  EXPECT_EQ(check(config, Cores::kOfThisProcess).size(), 1u);
+}
+
+TEST_F(AffinityTest, AutoTakesCoresOfThisProcess) {
+  Config config = config_on("\"auto\"");
+  EXPECT_TRUE(check(config, Cores::kOfService).empty());
+  EXPECT_EQ(config.cores, std::vector{own_});
+  EXPECT_EQ(affinity_text(config, tree_.roots()), "");
 }
 
 }  // namespace

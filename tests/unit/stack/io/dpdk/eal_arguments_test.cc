@@ -93,6 +93,27 @@ TEST_F(EalArguments, VirtualDevicesNeedNoBus) {
               AllOf(Contains("--no-huge"), Contains("128"), Not(Contains("--in-memory"))));
 }
 
+// DPDK failed to start, which it does not on ordinary pages.
+TEST_F(EalArguments, TooFewHugepagesAreTakenOnlyWhereTheyAreRequired) {
+  constexpr uint32_t kHeapMiB = 128;
+  const auto takes = [&](Hugepages mode, const std::vector<std::string>& devices, uint64_t free_mib,
+                         std::optional<NicOwner> owner = {}) {
+    AllowedNics nics = this->nics();
+    for (const std::string& device : devices) EXPECT_TRUE(nics.add(device).ok()) << device;
+    return takes_hugepages({.hugepages = mode, .owner = owner}, nics, free_mib, kHeapMiB);
+  };
+  EXPECT_FALSE(takes(Hugepages::kAuto, {}, 2));
+  EXPECT_FALSE(takes(Hugepages::kAuto, {kMlx5}, kHeapMiB - 2));
+  EXPECT_TRUE(takes(Hugepages::kAuto, {kMlx5}, kHeapMiB));
+  EXPECT_TRUE(takes(Hugepages::kYes, {}, 2));
+  EXPECT_FALSE(takes(Hugepages::kNo, {}, kHeapMiB));
+  add_function("0000:00:08.0", "0x8086 0x154c", "uio_pci_generic", {});
+  EXPECT_TRUE(takes(Hugepages::kAuto, {"0000:00:08.0"}, 2));
+  EXPECT_TRUE(takes(Hugepages::kAuto, {vmbus("")}, 2));
+  EXPECT_TRUE(takes(Hugepages::kAuto, {kMlx5}, 2, NicOwner{true}));
+  EXPECT_FALSE(takes(Hugepages::kAuto, {"0000:00:08.0"}, 0));
+}
+
 TEST_F(EalArguments, OnlyNamedNicsAreOpened) {
   EXPECT_THAT(line({"0000:00:06.0,a=1"}, true),
               ElementsAre("lyre", "--lcores=0@(0)", "--no-telemetry", "--file-prefix=a",
