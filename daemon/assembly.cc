@@ -248,7 +248,8 @@ void Assembly::make_workers(int reply_fd) {
 
 void Assembly::refresh_domain_stats() const {
   for (size_t i = 0; i < domain_stats_.size(); ++i) {
-    domain_stats_[i].refresh(stats_, registry_->attached_count_of(rules_[i]));
+    domain_stats_[i].refresh(stats_, registry_->attached_count_of(rules_[i]),
+                             registry_->attached_total(rules_[i]));
   }
 }
 

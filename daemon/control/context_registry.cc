@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bitset>
 #include <cerrno>
 #include <cstring>
@@ -44,6 +45,7 @@ struct ContextRegistry::Context {
   bool is_arena_at_job = false;               ///< a thread maps or unmaps it for the ports
   bool is_unmapped = false;                   ///< the unmapping is done, or under way in a thread
   std::bitset<channel::kWorkersMax> held_by;  ///< workers that have not replied kDetached
+  std::atomic<uint32_t> attached_workers{0};  ///< counted by the workers: see worker::Command
 
   const uint8_t* arena() const { return memory.data() + layout.arena_offset; }
   /// No worker knows it any more, or ever will.
@@ -117,6 +119,11 @@ uint32_t ContextRegistry::attached_count_of(const worker::DomainRules& domain) c
       }));
 }
 
+uint64_t ContextRegistry::attached_total(const worker::DomainRules& domain) const {
+  const auto found = attached_totals_.find(&domain);
+  return found == attached_totals_.end() ? 0 : found->second;
+}
+
 bool ContextRegistry::has_waiting() const {
   return std::any_of(waiting_.begin(), waiting_.end(),
                      [](const auto& waiting) { return !waiting.empty(); });
@@ -170,6 +177,7 @@ Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
   Status guarded = regions_.guard_arena(context.index, context.arena(), context.arena_bytes);
   if (!guarded.ok()) return guarded.error();
   context.generation = next_generation_++;
+  ++attached_totals_[terms.domain];
   fill_header(context);
   *free = std::move(*made);
 
@@ -182,7 +190,7 @@ Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
 }
 
 /// The client may use its rings before the workers know of them, who look at them then.
-void ContextRegistry::tell_workers(const Context& context) {
+void ContextRegistry::tell_workers(Context& context) {
   for (uint32_t i = 0; i < workers_.count(); ++i) post(i, attach_command(context, i));
 }
 
@@ -302,7 +310,7 @@ worker::ClientLimits ContextRegistry::limits_of(const AttachTerms& terms) const 
           .regions_of_user = regions.regions_per_uid_max};
 }
 
-worker::Command ContextRegistry::attach_command(const Context& context, uint32_t worker) const {
+worker::Command ContextRegistry::attach_command(Context& context, uint32_t worker) const {
   worker::Command command;
   command.kind = worker::Command::Kind::kAttach;
   command.context = context.index;
@@ -316,6 +324,7 @@ worker::Command ContextRegistry::attach_command(const Context& context, uint32_t
   command.copy_offset = context.layout.copy_offset + worker * command.copy_bytes;
   command.is_lent = context.is_lent_to;
   command.wake_fd = context.wake_write.get();
+  command.attached_workers = &context.attached_workers;
   command.pid = context.terms.identity.pid;
   command.uid = context.terms.identity.uid;
   command.domain = context.terms.domain;

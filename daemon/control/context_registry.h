@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -123,6 +124,7 @@ class ContextRegistry {
   uint32_t attached_count_of(const worker::DomainRules& domain) const;
   /// Without those that were taken over.
   uint64_t attached_total() const { return next_generation_ - first_generation_; }
+  uint64_t attached_total(const worker::DomainRules& domain) const;
   /// Contexts whose memory exists: attached, or not detached by every worker yet.
   uint32_t held_count() const;
   /// True when commands wait for room in an inbox.
@@ -139,7 +141,7 @@ class ContextRegistry {
   Status make_rings(Context& context);
   void fill_header(Context& context) const;
   worker::ClientLimits limits_of(const AttachTerms& terms) const;
-  worker::Command attach_command(const Context& context, uint32_t worker) const;
+  worker::Command attach_command(Context& context, uint32_t worker) const;
   void write_client(const Context& context, record::Writer& out,
                     std::vector<int>& descriptors) const;
   Status take_over_client(std::span<const worker::DomainRules> domains, record::Reader& in,
@@ -153,7 +155,7 @@ class ContextRegistry {
   void post_waiting();
   void on_reply(uint32_t worker, const worker::Reply& reply, std::vector<Expulsion>& out);
   void on_detached(uint32_t worker, uint32_t index);
-  void tell_workers(const Context& context);
+  void tell_workers(Context& context);
   void on_arena_done(uint32_t index);
   void drop(uint32_t index);
   void forget(uint32_t index);
@@ -168,6 +170,7 @@ class ContextRegistry {
   CaptureRegistry captures_;
   uint64_t first_generation_ = 1;  ///< of this process
   uint64_t next_generation_ = 1;
+  std::map<const worker::DomainRules*, uint64_t> attached_totals_;  ///< by domain
   uint32_t attached_count_ = 0;
   uint32_t shut_down_count_ = 0;
   bool refuses_slow_arenas_ = false;

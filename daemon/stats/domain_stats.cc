@@ -40,12 +40,13 @@ Result<DomainStats> DomainStats::make(const StatsSegment& all, StatsOptions opti
   for (uint32_t i = 0; i < options.port_count; ++i) {
     copy_facts(all.port(made.ports_[i]), made.segment_.port(i));
   }
-  made.refresh(all, 0);
+  made.refresh(all, 0, 0);
   return made;
 }
 
-void DomainStats::refresh(const StatsSegment& all, uint32_t clients) const {
+void DomainStats::refresh(const StatsSegment& all, uint32_t clients, uint64_t clients_total) const {
   segment_.header().clients.set(clients);
+  segment_.header().clients_total.set(clients_total);
   for (uint32_t i = 0; i < ports_.size(); ++i) copy_shown(all.port(ports_[i]), segment_.port(i));
 }
 

@@ -19,8 +19,9 @@ class DomainStats {
 
   std::span<channel::SessionRow> rows(uint32_t worker) const { return segment_.rows(worker); }
   std::span<channel::ClientRow> clients(uint32_t worker) const { return segment_.clients(worker); }
-  /// Takes over what changed of the ports, and shows so many clients.
-  void refresh(const StatsSegment& all, uint32_t clients) const;
+  /// Takes over what changed of the ports, and shows so many clients: those that are attached, and
+  /// those that attached to this process.
+  void refresh(const StatsSegment& all, uint32_t clients, uint64_t clients_total) const;
   int reader_fd() const { return segment_.reader_fd(); }
   uint64_t bytes() const { return segment_.bytes(); }
 

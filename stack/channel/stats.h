@@ -14,7 +14,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 17;
+inline constexpr uint32_t kStatsVersion = 18;
 
 /// A counter with one writer and any number of readers.
 class StatCounter {
@@ -43,6 +43,7 @@ static_assert(sizeof(StatCounter) == 8);
   X(tx_packets, "packets sent")                                                  \
   X(tx_bytes, "bytes sent, with all headers")                                    \
   X(tx_full, "times the port took fewer packets than offered")                   \
+  X(tx_dropped, "packets taken and never sent")                                  \
   X(rx_missed, "packets received and lost for want of a buffer")                 \
   X(tcp_segments_in, "TCP segments that reached a connection")                   \
   X(tcp_segments_out, "TCP segments sent")                                       \
@@ -56,6 +57,12 @@ static_assert(sizeof(StatCounter) == 8);
   X(connects, "active opens that were established")                              \
   X(connect_failures, "active opens that failed")                                \
   X(accepts, "passive opens that were established")                              \
+  X(ended_timed_out, "connections that timed out")                               \
+  X(ended_icmp_error, "connections that timed out after an ICMP error")          \
+  X(ended_no_neighbour, "connections whose next hop did not answer ARP or NDP")  \
+  X(ended_address_lost, "connections from an address that another host has")     \
+  X(ended_no_resources, "connections reset to take receive slots back")          \
+  X(ended_deregistered, "connections reset because their memory was removed")    \
   X(time_waits_cut, "TIME-WAITs that ended early for a new connection")          \
   X(orphans_cut, "closing connections without a client, reset for another one")  \
   X(half_opens_cut, "handshakes of peers dropped for another connection")        \

@@ -20,6 +20,10 @@ void ContextLifecycle::attach(const Command& command) {
   context.submissions = {&rings.submission_indices, rings.submissions};
   context.completions = {&rings.completion_indices, rings.completions};
   context.copy_blocks = CopyBlocks(command.copy_bytes);
+  if (command.attached_workers != nullptr) {
+    // Release: pairs with the acquire in Context::is_known_to_all().
+    command.attached_workers->fetch_add(1, std::memory_order_release);
+  }
   const uint8_t* arena = command.memory + command.arena_offset;
   context.has_region = state_.memory.add_region(
       command.context,

@@ -204,12 +204,22 @@ bool HandoverReader::read_listeners(uint32_t count, record::Reader& in) {
                             .generation = record.generation,
                             .cookie = record.cookie,
                             .backlog = record.backlog};
+    if (!may_listen_at(record.local.address)) {
+      refusal_ = "its configuration lacks the address of a listener";
+      return false;
+    }
     if (!state_.listeners.restore(record.index, listener)) return false;
     state_.contexts[record.context].listeners.push_back(state_.listeners, record.index);
     state_.places.add_listener(state_.accounts.user_of(record.context));
     parts_.stats_writer.write_listener_row(record.index);
   }
   return true;
+}
+
+/// A listener keeps an address that another host has, as long as it is configured.
+bool HandoverReader::may_listen_at(const IpAddress& address) const {
+  return address.is_unspecified() || state_.routes.is_own(address) ||
+         state_.routes.is_lost(address);
 }
 
 bool HandoverReader::read_session(record::Reader& in) {

@@ -54,6 +54,7 @@ class HandoverReader {
   bool read_loans(const ContextRecord& record, record::Reader& in);
   bool read_leaving(const ContextRecord& record, record::Reader& in);
   bool read_listeners(uint32_t count, record::Reader& in);
+  bool may_listen_at(const IpAddress& address) const;
   bool read_session(record::Reader& in);
   bool restore_session(const SessionRecord& record, record::Reader& in);
   bool is_sound(const SessionRecord& record) const;
@@ -85,7 +86,7 @@ class HandoverReader {
   std::vector<Charge> charges_;     ///< of what clients have
   std::vector<ContextRecord> detaching_;
   uint32_t sessions_lost_ = 0;
-  const char* refusal_ = nullptr;  ///< what this configuration has not, and a session needs
+  const char* refusal_ = nullptr;  ///< what is needed, and this configuration lacks
 };
 
 }  // namespace lyre::worker

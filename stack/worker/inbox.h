@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 
 #include "stack/channel/abi.h"
@@ -57,8 +58,10 @@ struct Command {
   uint64_t copy_bytes = 0;       ///< 0: nothing can be copied for the client
   bool is_lent = true;           ///< receive slots may be lent to the client; else all is copied
   bool resets_sessions = false;  ///< kDetach; else they are closed, as by the client
-  channel::RingPair* rings = nullptr;   ///< kAttach: the pair of this worker
-  int wake_fd = -1;                     ///< kAttach: the end of a socket that wakes the client
+  channel::RingPair* rings = nullptr;  ///< kAttach: the pair of this worker
+  int wake_fd = -1;                    ///< kAttach: the end of a socket that wakes the client
+  /// kAttach: how many workers have taken theirs; none: it is not counted.
+  std::atomic<uint32_t>* attached_workers = nullptr;
   const DomainRules* domain = nullptr;  ///< kAttach: the client's; none: it may do everything
   PortCapture* capture = nullptr;       ///< kBeginCapture, kEndCapture: the worker's part of it
   ClientLimits limits;                  ///< kAttach

@@ -44,7 +44,9 @@ void InterWorker::on_unclaimed_packet(io::PacketBuf* packet) {
 /// Only the open moves, and only with the SYN-ACK that completes it: anybody can send an ICMP error
 /// or a segment that is none, and choose the worker where it arrives. So the client must have asked
 /// nothing else of the connection, neither to send nor to shut it down, and its SYN must be the
-/// first: the round trip is measured from that.
+/// first: the round trip is measured from that. The control thread tells workers of a client one
+/// after the other, and a worker that does not know the client could not tell it how its connect
+/// ended.
 bool InterWorker::may_migrate(uint32_t conn, const WorkerMessage& message) {
   const session::Session& moving = state_.session(conn);
   if (!message.syn_acked) return false;
@@ -52,6 +54,7 @@ bool InterWorker::may_migrate(uint32_t conn, const WorkerMessage& message) {
          state_.engine.info(conn).send_next == *message.syn_acked &&
          moving.context != session::kNoContext &&
          state_.contexts[moving.context].state == Context::State::kAttached &&
+         state_.contexts[moving.context].is_known_to_all(state_.config.worker_count) &&
          !moving.was_retransmitted && !moving.is_closed_by_client && !moving.is_shut_down &&
          moving.sends.piece_count == 0 && !state_.is_shutting_down;
 }
@@ -97,6 +100,7 @@ void InterWorker::on_migrated_connection(const WorkerMessage& message) {
     parts_.lifecycle.bind(conn, tuple, *route);
     state_.session(conn).cookie = moved.cookie;
     state_.session(conn).opened_at = moved.opened_at;
+    parts_.lifecycle.begin_trace(conn);  // a trace is found by the time of its open
     state_.link_to_context(conn, moved.context);
     // The engine must know its SYN as sent before the SYN-ACK comes; the segment is not used.
     static_cast<void>(state_.engine.poll_transmit(conn, 0, moved.opened_at));

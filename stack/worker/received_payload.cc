@@ -71,9 +71,18 @@ void ReceivedPayload::release_all(uint32_t conn) {
   while (const auto handle = queue.take_any()) release_kept_chain(conn, handle->slot);
 }
 
-void ReceivedPayload::prune(uint32_t conn) {
+uint32_t ReceivedPayload::release_out_of_order(uint32_t conn) {
+  uint32_t count = 0;
   tcp::ReceiveQueue queue = state_.engine.receive_queue(conn);
-  while (const auto handle = queue.take_out_of_order()) release_kept_chain(conn, handle->slot);
+  while (const auto handle = queue.take_out_of_order()) {
+    count += release_kept_chain(conn, handle->slot);
+  }
+  return count;
+}
+
+void ReceivedPayload::prune(uint32_t conn) {
+  const uint32_t count = release_out_of_order(conn);
+  for (uint32_t i = 0; i < count; ++i) state_.drop(Drop::kRxPoolLow);
 }
 
 /// Bytes that fit behind a payload in its packet; none behind a chain.

@@ -42,7 +42,10 @@ class ReceivedPayload {
   void discard(uint32_t conn);
   /// What the session is charged for becomes less by so much.
   void return_charge(uint32_t conn, uint32_t charge_bytes);
-  /// Releases what came out of order: the peer sends it again (RFC 2018 8).
+  /// Releases what came out of order; returns how many packets there were.
+  uint32_t release_out_of_order(uint32_t conn);
+  /// The same because its client has too many slots: the peer sends it again (RFC 2018 8). The
+  /// packets count as dropped.
   void prune(uint32_t conn);
   /// Whether join_small() would find room for a segment that is next in order.
   bool can_join(uint32_t conn, const tcp::SegmentIn& segment) const;

@@ -44,6 +44,21 @@ PacketFate SegmentInput::redirect(io::PacketBuf* packet, const FourTuple& tuple,
   return PacketFate::kUnused;
 }
 
+/// Redirects a segment that may be of another worker's connection: none is here, or the one that is
+/// here is an open whose SYN the segment does not answer. The home of the 4-tuple may refuse that
+/// open yet. Until then segments of the connection that has the 4-tuple may arrive here, and a RST
+/// in answer to one would reset that connection. A segment that no other worker takes comes back.
+PacketFate SegmentInput::redirect_if_foreign(uint32_t conn, io::PacketBuf* packet,
+                                             const FourTuple& tuple,
+                                             const wire::TcpHeader& header) {
+  if (conn == FlowTable::kNone) return redirect(packet, tuple, syn_acked_by(header));
+  if (state_.engine.state(conn) != tcp::State::kSynSent) return PacketFate::kUnused;
+  const bool is_answer =
+      header.flags.has(wire::TcpFlags::kAck) && header.ack == state_.engine.info(conn).send_next;
+  // Not as a SYN-ACK: another worker's open must not move here, where the 4-tuple is in use.
+  return is_answer ? PacketFate::kUnused : redirect(packet, tuple);
+}
+
 PacketFate SegmentInput::on_tcp(io::PacketBuf* packet, const ip::TcpInput& input,
                                 Redirect redirection) {
   const wire::TcpHeader& header = input.parsed.header;
@@ -68,11 +83,11 @@ PacketFate SegmentInput::on_tcp(io::PacketBuf* packet, const ip::TcpInput& input
     if (append != SegmentMerger::Append::kRefused) return PacketFate::kKept;
   }
   const uint32_t conn = state_.find_connection(input.tuple);
+  if (redirection == Redirect::kYes &&
+      redirect_if_foreign(conn, packet, input.tuple, header) == PacketFate::kKept) {
+    return PacketFate::kKept;
+  }
   if (conn == FlowTable::kNone) {
-    if (redirection == Redirect::kYes &&
-        redirect(packet, input.tuple, syn_acked_by(header)) == PacketFate::kKept) {
-      return PacketFate::kKept;
-    }
     return parts_.passive_open.on_segment(packet, input, segment, std::nullopt);
   }
   // RFC 6191: a SYN may end a TIME-WAIT and open the next connection.

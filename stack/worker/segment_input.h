@@ -17,7 +17,7 @@
 
 namespace lyre::worker {
 
-/// Whether a packet without a connection here may be another worker's.
+/// Whether a packet may be another worker's.
 enum class Redirect : uint8_t { kNo, kYes };
 
 /// A TCP segment on its way to its connection: found by its 4-tuple, merged with its predecessors,
@@ -45,6 +45,8 @@ class SegmentInput {
   void deliver_merged();
 
  private:
+  PacketFate redirect_if_foreign(uint32_t conn, io::PacketBuf* packet, const FourTuple& tuple,
+                                 const wire::TcpHeader& header);
   PacketFate on_connection_segment(uint32_t conn, io::PacketBuf* packet, const ip::TcpInput& input,
                                    const tcp::SegmentIn& segment);
   PacketFate on_segment(uint32_t conn, const tcp::SegmentIn& segment);

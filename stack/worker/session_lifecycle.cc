@@ -106,7 +106,7 @@ void SessionLifecycle::forget_context(uint32_t conn) {
   state_.notifier.remove(conn);
   drop_sends(orphan);      // they count against the client, and name its memory, which may go now
   payload_.discard(conn);  // it is charged to the client, and will not be read
-  payload_.prune(conn);
+  payload_.release_out_of_order(conn);
   state_.release_neighbour(orphan);
   state_.contexts[orphan.context].sessions.remove(state_.sessions, conn);
   state_.places.remove_session(state_.accounts.user_of(orphan.context));

@@ -69,7 +69,7 @@ class SessionLifecycle {
   /// Carries out what one call of the engine changed. It calls the engine again itself, with
   /// effects of their own.
   void apply(uint32_t conn, const tcp::Effects& effects);
-  /// The session was taken over: its trace begins anew.
+  /// The session was opened by another worker or daemon: its trace begins anew.
   void begin_trace(uint32_t conn) { trace_.open(conn); }
   /// Records what the engine reports. After a timeout the session's port is waited for: if it frees
   /// nothing, it does not send. After several timeouts in a row the MAC of its next hop is doubted.

@@ -84,6 +84,32 @@ bool is_bad(channel::EndStatus status) {
          status != EndStatus::kShutdown;
 }
 
+/// Not an attempt to connect.
+bool was_connected(const session::Session& ended) {
+  return ended.is_passive || ended.was_announced || ended.must_announce_open;
+}
+
+/// The counter of connections that ended so. nullptr: a reset, which tcp_resets_in counts, or no
+/// end of a connection.
+channel::StatCounter* counter_of(channel::WorkerStats& stats, channel::EndStatus status) {
+  switch (status) {
+    case channel::EndStatus::kTimedOut:
+      return &stats.ended_timed_out;
+    case channel::EndStatus::kIcmpError:
+      return &stats.ended_icmp_error;
+    case channel::EndStatus::kNoNeighbour:
+      return &stats.ended_no_neighbour;
+    case channel::EndStatus::kAddressLost:
+      return &stats.ended_address_lost;
+    case channel::EndStatus::kNoResources:
+      return &stats.ended_no_resources;
+    case channel::EndStatus::kDeregistered:
+      return &stats.ended_deregistered;
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 int64_t SessionTrace::opened_unix_ns(uint32_t conn) const {
@@ -96,7 +122,7 @@ void SessionTrace::push(uint32_t conn, TraceKind kind, uint32_t first, uint32_t 
 }
 
 void SessionTrace::open(uint32_t conn) {
-  if (conn >= state_.stats.traces.size()) return;
+  if (!has_ring(conn)) return;
   state_.stats.traces[conn].begin(opened_unix_ns(conn));
   const bool is_passive = state_.engine.state(conn) != tcp::State::kSynSent;
   push(conn, TraceKind::kOpened, is_passive ? 1 : 0, state_.engine.info(conn).mss_full_bytes);
@@ -104,7 +130,7 @@ void SessionTrace::open(uint32_t conn) {
 
 tcp::Changes SessionTrace::note_changes(uint32_t conn) {
   const tcp::Changes changes = state_.engine.take_changes(conn);
-  if (!changes.any() || conn >= state_.stats.traces.size()) return changes;
+  if (!changes.any() || !has_ring(conn)) return changes;
   const ConnectionInfo info = state_.engine.info(conn);
   for (const Recorded& recorded : kRecorded) {
     if (!changes.has(recorded.change)) continue;
@@ -115,7 +141,7 @@ tcp::Changes SessionTrace::note_changes(uint32_t conn) {
 }
 
 void SessionTrace::note_drop(uint32_t conn, Drop reason) {
-  if (conn >= state_.stats.traces.size()) return;
+  if (!has_ring(conn)) return;
   const int64_t unix_ns = state_.now.value + state_.config.unix_offset_ns;
   state_.stats.traces[conn].push_or_add(
       {unix_ns / 1000, TraceKind::kDropped, static_cast<uint32_t>(reason), 1});
@@ -123,11 +149,13 @@ void SessionTrace::note_drop(uint32_t conn, Drop reason) {
 
 void SessionTrace::end(uint32_t conn) {
   note_changes(conn);
-  if (conn >= state_.stats.traces.size()) return;
   const session::Session& ended = state_.sessions[conn];
-  push(conn, TraceKind::kEnded, static_cast<uint32_t>(ended.end_status), 0);
+  if (has_ring(conn)) push(conn, TraceKind::kEnded, static_cast<uint32_t>(ended.end_status), 0);
   // An unauthenticated peer can start any number of handshakes.
-  if (is_bad(ended.end_status) && ended.context != session::kNoContext) keep(conn);
+  if (!is_bad(ended.end_status) || ended.context == session::kNoContext) return;
+  channel::StatCounter* counter = counter_of(*state_.stats.worker, ended.end_status);
+  if (counter != nullptr && was_connected(ended)) counter->add(1);
+  keep(conn);
 }
 
 void SessionTrace::keep(uint32_t conn) {
@@ -137,9 +165,10 @@ void SessionTrace::keep(uint32_t conn) {
   view.session = view_of(state_, conn);
   view.ended_unix_ns = state_.now.value + state_.config.unix_offset_ns;
   view.status = static_cast<uint8_t>(ended.end_status);
-  view.event_count = state_.stats.traces[conn].read(opened_unix_ns(conn), view.events);
-  const bool was_open = ended.is_passive || ended.was_announced || ended.must_announce_open;
-  next_row(was_open ? Ended::kConnection : Ended::kAttempt).write(&view);
+  if (has_ring(conn)) {
+    view.event_count = state_.stats.traces[conn].read(opened_unix_ns(conn), view.events);
+  }
+  next_row(was_connected(ended) ? Ended::kConnection : Ended::kAttempt).write(&view);
 }
 
 /// The oldest row of its kind: attempts have the last quarter.

@@ -8,8 +8,9 @@
 
 namespace lyre::worker {
 
-/// Records what happens to sessions in the rings of the stats segment, and keeps the ring of a
-/// session that ends badly. A segment that only carries data records nothing.
+/// Records what happens to sessions in the rings of the stats segment. Counts sessions that end
+/// badly, and keeps them with the events of their ring: with none where there are more sessions
+/// than rings. A segment that only carries data records nothing.
 /// Thread: the worker.
 class SessionTrace {
  public:
@@ -29,6 +30,7 @@ class SessionTrace {
   /// push out what happened to connections.
   enum class Ended : uint8_t { kConnection, kAttempt };
 
+  bool has_ring(uint32_t conn) const { return conn < state_.stats.traces.size(); }
   void push(uint32_t conn, channel::TraceKind kind, uint32_t first, uint32_t second);
   int64_t opened_unix_ns(uint32_t conn) const;
   void keep(uint32_t conn);

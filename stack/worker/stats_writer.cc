@@ -12,8 +12,13 @@ namespace lyre::worker {
 void StatsWriter::after_turn(size_t work) {
   state_.stats.worker->polls.add(1);
   if (work > 0) state_.stats.worker->busy_polls.add(1);
-  work_since_ += work;
-  if (due_ <= state_.now && work_since_ > 0) write_some();
+  has_changed_ |= work > 0;
+  if (!is_in_pass_ && has_changed_ && due_ <= state_.now) {
+    // What changes after a row was written asks for another pass.
+    is_in_pass_ = true;
+    has_changed_ = false;
+  }
+  if (is_in_pass_) write_some();
 }
 
 void StatsWriter::write_some() {
@@ -29,7 +34,7 @@ void StatsWriter::write_some() {
   if (!network_.write_some_neighbours()) return;
   cursor_ = client_cursor_ = 0;
   due_ = state_.now + kStatsPeriod;
-  work_since_ = 0;
+  is_in_pass_ = false;
   state_.stats.worker->sessions_open.set(state_.engine.connection_count());
   state_.stats.worker->rx_slots_free.set(state_.memory.rx_slots_free());
   state_.stats.worker->rx_slots_total.set(state_.memory.rx_slot_count());
@@ -98,6 +103,7 @@ void StatsWriter::write_port_counters() {
   state_.stats.worker->tx_bytes.set(sum.tx_bytes);
   state_.stats.worker->rx_missed.set(sum.rx_missed);
   state_.stats.worker->tx_full.set(sum.tx_full);
+  state_.stats.worker->tx_dropped.set(sum.tx_dropped);
   state_.stats.worker->tx_linearised_bytes.set(sum.tx_linearised_bytes);
   state_.stats.worker->software_checksums.set(sum.software_checksums);
 }

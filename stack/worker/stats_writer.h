@@ -19,7 +19,7 @@ class StatsWriter {
   /// After a turn that did so much work: writes some rows when a pass is due.
   void after_turn(size_t work);
   /// kNever when nothing changed since the last pass.
-  Nanos next_deadline() const { return work_since_ > 0 ? due_ : kNever; }
+  Nanos next_deadline() const { return is_in_pass_ || has_changed_ ? due_ : kNever; }
   /// Listeners have the rows behind those of the connections; one that was closed clears its row.
   void write_listener_row(uint32_t index);
   /// The context is free.
@@ -42,7 +42,8 @@ class StatsWriter {
   uint32_t cursor_ = 0;         ///< the next row of the pass
   uint32_t client_cursor_ = 0;  ///< the next of the contexts in use, after all rows
   Nanos due_{0};                ///< when the next pass begins
-  uint64_t work_since_ = 0;
+  bool is_in_pass_ = false;
+  bool has_changed_ = false;  ///< since the last pass began
 };
 
 }  // namespace lyre::worker

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import urllib.request
 
@@ -29,6 +30,9 @@ RULES = os.path.join(ROOT, "deploy", "prometheus", "lyre.rules.yml")
 DASHBOARD = os.path.join(ROOT, "deploy", "grafana", "lyre.json")
 # Of NCCL's connections: no job runs here.
 NOT_HERE = "lyre_comm_"
+
+# Root may open every socket.
+WITHOUT_OVERRIDE = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
 
 needs_promtool = unittest.skipUnless(shutil.which("promtool"),
                                      "no promtool on this machine: package prometheus")
@@ -64,10 +68,11 @@ class Metrics(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout
 
-    def serve(self, host):
+    def serve(self, host, inside=()):
         address = free_address()
         command, environment = host.lyre("metrics", "--listen", address)
-        server = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        server = subprocess.Popen([*inside, *command], env=environment, stderr=subprocess.PIPE,
+                                  text=True)
         self.addCleanup(server.stderr.close)
         self.addCleanup(server.wait)
         self.addCleanup(server.kill)
@@ -107,6 +112,53 @@ class Metrics(unittest.TestCase):
             command, environment = hosts.b.lyre("metrics", "--once")
             self.assertEqual(subprocess.run(command, env=environment, stderr=subprocess.DEVNULL,
                                             timeout=BOUND_S, check=False).returncode, NO_DAEMON)
+
+    # Every reason looked like a daemon that is down, and no line named it.
+    def test_the_reason_for_which_a_daemon_cannot_be_read_is_told_once(self):
+        path = self.hosts.a.socket
+        mode = os.stat(path).st_mode & 0o777
+        self.addCleanup(os.chmod, path, mode)
+        server, url = self.serve(self.hosts.a, WITHOUT_OVERRIDE)
+        os.chmod(path, 0)
+        for _ in range(3):
+            self.assertRegex(self.scrape(url), r"(?m)^lyre_up 0$")
+        os.chmod(path, mode)
+        for _ in range(2):
+            self.assertRegex(self.scrape(url), r"(?m)^lyre_up 1$")
+        server.terminate()
+        self.assertEqual(server.wait(BOUND_S), 0)
+        lines = server.stderr.read().splitlines()
+        self.assertEqual(len(lines), 2, lines)
+        self.assertIn("Permission denied", lines[0])
+        self.assertIn("answers again", lines[1])
+
+    # It showed 0.
+    def test_a_domain_counts_its_own_clients(self):
+        with TwoHosts(Programs(BUILD), sections={"domains": ["blue", "green"]}) as hosts:
+            self.attach_and_leave(hosts.a, "blue")
+            self.await_attached(hosts.a, "blue", 1)
+            self.await_attached(hosts.a, "green", 0)
+
+    @staticmethod
+    def attach_and_leave(host, domain):
+        command, environment = host.lyre("perf", "server")
+        server = subprocess.Popen(command, env={**environment, **host.in_domain(domain)},
+                                  stderr=subprocess.PIPE, text=True)
+        with server:
+            server.stderr.readline()  # it listens
+            server.kill()
+
+    def await_attached(self, host, domain, count):
+        command, environment = host.lyre("metrics", "--once")
+        deadline = time.monotonic() + BOUND_S
+        while True:
+            text = subprocess.run(command, env={**environment, **host.in_domain(domain)},
+                                  capture_output=True, text=True, timeout=BOUND_S,
+                                  check=True).stdout
+            if re.search(rf"(?m)^lyre_clients_attached_total {count}$", text):
+                return
+            self.assertLess(time.monotonic(), deadline, text)
+            time.sleep(0.05)
 
     def connect_idle(self, family, address, count):
         for _ in range(count):

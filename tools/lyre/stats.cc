@@ -1,5 +1,6 @@
 #include "tools/lyre/stats.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tools/lyre/look.h"
@@ -77,6 +78,20 @@ TextTable ports_table(const Snapshot& snapshot, bool has_zeros) {
   return ports;
 }
 
+/// Whether a port lost packets, which no drop reason counts.
+bool has_port_lost(const Snapshot& snapshot) {
+  return std::ranges::any_of(snapshot.ports,
+                             [](const PortSnapshot& port) { return port.rx_missed > 0; }) ||
+         std::ranges::any_of(snapshot.workers, [](const WorkerSnapshot& worker) {
+           return worker[Counter::rx_missed] > 0 || worker[Counter::tx_dropped] > 0;
+         });
+}
+
+std::string drops_text(const CounterTable& drops, const Snapshot& snapshot) {
+  if (!drops.table().is_empty()) return "\n" + drops.table().text();
+  return has_port_lost(snapshot) ? "" : "\nnothing was dropped\n";
+}
+
 /// What only the driver counts, in its words. A cloud's limits are here: ENA's "allowance
 /// exceeded".
 TextTable devices_table(const Snapshot& snapshot) {
@@ -133,11 +148,9 @@ std::string stats_text(const Snapshot& snapshot, const Snapshot* earlier, bool h
     drops.add(kDropTexts[i].key, kDropTexts[i].text, has_zeros,
               [i](const WorkerSnapshot& worker) { return worker.drops[i]; });
   }
-  const bool has_drops = !drops.table().is_empty();
   const TextTable ports = ports_table(snapshot, has_zeros);
   const TextTable devices = devices_table(snapshot);
-  return counters.table().text() + "\n" +
-         (has_drops ? drops.table().text() : "nothing was dropped\n") +
+  return counters.table().text() + drops_text(drops, snapshot) +
          (ports.is_empty() ? "" : "\n" + ports.text()) +
          (devices.is_empty() ? "" : "\n" + devices.text());
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "stack/base/index_list.h"
@@ -53,6 +54,14 @@ struct Context {
     const DomainRules* rules = attached.domain;
     return rules == nullptr || (rules->allows_port(port) && rules->allows_local(local_port) &&
                                 rules->allows_peer(peer));
+  }
+
+  /// Whether each of the workers has taken its kAttach.
+  bool is_known_to_all(uint32_t worker_count) const {
+    const std::atomic<uint32_t>* attached_workers = attached.attached_workers;
+    // Acquire: pairs with the release in ContextLifecycle::attach().
+    return attached_workers == nullptr ||
+           attached_workers->load(std::memory_order_acquire) == worker_count;
   }
 
   channel::ContextHeader& header() const {

@@ -12,6 +12,7 @@ namespace {
 constexpr uint32_t kRoomAfterClaim = kPacketsAwayMax;
 constexpr uint32_t kRoomAfterPacket = kPacketsAwayMax + 128;
 static_assert(kRoomAfterPacket < kWorkerMessagesMax);
+static_assert(kRoomAfterClaim + kUnclaimsBeforeClaimMax < kRoomAfterPacket);
 
 }  // namespace
 
@@ -69,7 +70,8 @@ ConnectionRouter::Redirected ConnectionRouter::redirect(io::PacketBuf* packet,
 }
 
 bool ConnectionRouter::can_claim(const FourTuple& tuple) const {
-  return knows_claims(tuple) || ring_to(home_of(tuple)).room() > kRoomAfterClaim;
+  return knows_claims(tuple) ||
+         ring_to(home_of(tuple)).room() > kRoomAfterClaim + kUnclaimsBeforeClaimMax;
 }
 
 bool ConnectionRouter::claim(const FourTuple& tuple, Claim kind) {

@@ -21,6 +21,9 @@ namespace lyre::worker {
 /// Packets that a worker may have sent to others and not got back.
 inline constexpr uint32_t kPacketsAwayMax = 128;
 
+/// Connections that an open may end first: a half-open one, and one that makes room.
+inline constexpr uint32_t kUnclaimsBeforeClaimMax = 2;
+
 /// Claims that a worker keeps for each connection that it may have itself. Connections spread over
 /// homes by hash, so one home may have somewhat more than its share.
 inline constexpr uint32_t kClaimsPerConnection = 2;
@@ -83,7 +86,8 @@ class ConnectionRouter {
   bool is_alone() const { return options_.rings == nullptr; }
   uint32_t packets_away() const { return packets_away_; }
 
-  /// Whether claim() would have room now.
+  /// Whether claim() would have room now. What is opened may take the place of other connections,
+  /// so kUnclaimsBeforeClaimMax calls of unclaim() in between leave that room.
   bool can_claim(const FourTuple& tuple) const;
   enum class Claim : uint8_t {
     kHeld,

@@ -43,7 +43,8 @@ class OwnerTable {
   uint32_t used() const { return entries_.used(); }
   /// The home of a connection: the same at every worker. REQUIRES: worker_count > 0.
   uint32_t home_of(const FourTuple& tuple, uint32_t worker_count) const {
-    return (index_.hash(tuple) >> 8) % worker_count;  // the lowest bits choose the place in tables
+    // By the highest bits: the lowest ones choose the place in the table of a home.
+    return static_cast<uint32_t>((uint64_t{index_.hash(tuple)} * worker_count) >> 32);
   }
 
  private:

@@ -194,6 +194,17 @@ TEST(Stats, ShowsWhatDevicesLost) {
   EXPECT_EQ(12, json["ports"][0]["rx_missed"]);
 }
 
+// A port that is away discards what it is given.
+TEST(Stats, WhatAPortDoesNotSendIsNotNothing) {
+  FakeSegment segment;
+  segment.worker(1).tx_dropped.set(7);
+  const std::string text = stats_text(look(segment), nullptr, false);
+  EXPECT_EQ(text,
+            "counter     worker 0  worker 1  total\n"
+            "tx_dropped         0         7      7  packets taken and never sent\n");
+  EXPECT_EQ(stats_json(look(segment), nullptr)["workers"][1]["counters"]["tx_dropped"], 7);
+}
+
 TEST(Stats, ShowsWhatTheDriversOfPortsCount) {
   FakeSegment segment;
   EXPECT_TRUE(stats_json(look(segment), nullptr)["ports"][0]["device"].empty());

@@ -27,14 +27,33 @@ std::vector<MetricFamily> joined(std::vector<MetricFamily> a, std::vector<Metric
   return a;
 }
 
-std::vector<MetricFamily> families_of_daemon(const GlobalOptions& globals) {
-  try {
-    const Snapshot snapshot = StatsSegment(globals.socket_or_default()).look();
-    return metrics_of(&snapshot);
-  } catch (const Failure&) {
-    return metrics_of(nullptr);
+/// The daemon, as scrapes see it. The reason for which it cannot be read is one line on stderr, and
+/// another line when the reason changes or the daemon can be read again.
+class ScrapedDaemon {
+ public:
+  explicit ScrapedDaemon(const GlobalOptions& globals) : globals_(globals) {}
+
+  std::vector<MetricFamily> families() {
+    try {
+      const Snapshot snapshot = StatsSegment(globals_.socket_or_default()).look();
+      note("");
+      return metrics_of(&snapshot);
+    } catch (const Failure& failure) {
+      note(failure.what());
+      return metrics_of(nullptr);
+    }
   }
-}
+
+ private:
+  void note(const std::string& failure) {
+    if (failure == failure_) return;
+    std::cerr << "lyre: " << (failure.empty() ? "the daemon answers again" : failure) << std::endl;
+    failure_ = failure;
+  }
+
+  const GlobalOptions& globals_;
+  std::string failure_;  ///< of the last scrape; empty: none
+};
 
 std::string text_of(std::vector<MetricFamily> of_daemon, const MetricsOptions& options) {
   return prometheus::TextSerializer().Serialize(
@@ -50,7 +69,8 @@ void print_once(const GlobalOptions& globals, const MetricsOptions& options) {
 
 void run_metrics(const GlobalOptions& globals, const MetricsOptions& options) {
   if (options.is_once) return print_once(globals, options);
-  serve_metrics(options.listen, [&] { return text_of(families_of_daemon(globals), options); });
+  ScrapedDaemon daemon(globals);
+  serve_metrics(options.listen, [&] { return text_of(daemon.families(), options); });
 }
 
 }  // namespace lyre::tools

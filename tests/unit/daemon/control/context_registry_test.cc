@@ -105,6 +105,9 @@ TEST_F(ContextRegistryTest, AttachTellsEveryWorkerItsOwnRings) {
   const worker::Command& second = workers.posted[1][0];
   EXPECT_EQ(first.kind, Kind::kAttach);
   EXPECT_EQ(first.rings + 1, second.rings);
+  ASSERT_NE(first.attached_workers, nullptr);
+  EXPECT_EQ(first.attached_workers, second.attached_workers) << "they count together";
+  EXPECT_EQ(first.attached_workers->load(), 0u);
   EXPECT_EQ(first.copy_offset + first.copy_bytes, second.copy_offset);
   EXPECT_LE(second.copy_offset + second.copy_bytes, second.memory_bytes);
   EXPECT_EQ(first.pid, 42);
@@ -312,6 +315,20 @@ TEST_F(ContextRegistryTest, ADomainHasAShareOfTheContexts) {
             "the domain has 1 contexts, as many as it may have (domain.contexts_max)");
   terms.domain = &other;
   EXPECT_TRUE(shared.attach(terms).ok());
+}
+
+TEST_F(ContextRegistryTest, CountsTheClientsThatAttachedInADomain) {
+  ContextRegistry shared(workers, {.contexts_max = 3, .arena_bytes_max = 8 << 20});
+  const worker::DomainRules one, other;
+  AttachTerms terms = terms_of(7);
+  terms.domain = &one;
+  ASSERT_TRUE(shared.attach(terms).ok());
+  const auto left = shared.attach(terms);
+  ASSERT_TRUE(left.ok());
+  shared.detach(left.value().index, false);
+  EXPECT_EQ(shared.attached_count_of(one), 1u);
+  EXPECT_EQ(shared.attached_total(one), 2u);
+  EXPECT_EQ(shared.attached_total(other), 0u);
 }
 
 TEST_F(ContextRegistryTest, AUidHasAShareOfTheArenas) {

@@ -34,6 +34,14 @@ TEST_F(ContextLifecycleTest, AnAttachedContextHasItsArena) {
   EXPECT_FALSE(contexts.has_work());
 }
 
+// A connection moves only to a worker that knows its client.
+TEST_F(ContextLifecycleTest, AnAttachIsCountedForTheOtherWorkers) {
+  attach();
+  EXPECT_EQ(attached_workers.load(), 1u);
+  EXPECT_TRUE(state.contexts[kContext].is_known_to_all(1));
+  EXPECT_FALSE(state.contexts[kContext].is_known_to_all(2));
+}
+
 TEST_F(ContextLifecycleTest, IsAnsweredOnceWhenNothingIsLeft) {
   attach();
   detach();

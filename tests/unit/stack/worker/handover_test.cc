@@ -49,6 +49,24 @@ std::string_view refusal_of(WorkerHost& successor, const ChannelClient& client,
   return successor.worker().refusal();
 }
 
+// The listener was taken over, and no SYN reached it.
+TEST(Handover, RefusesAListenerOfAnAddressThatIsGone) {
+  constexpr uint32_t kAddress = 0x0a090002;
+  TwoWorkers hosts;
+  hosts.client_b->listen_at({IpAddress::v4(kAddress), 6000}, 7);
+  hosts.run_for(millis(1));
+  record::Writer out;
+  hosts.b.worker().write_handover(out);
+  for (const uint32_t address : {kAddress, kAddress + 1}) {
+    SCOPED_TRACE(address);
+    io::sim::Link link{io::sim::LinkOptions{}};
+    WorkerHost successor(link, {.address = address, .seed = 2});
+    const std::string_view refusal = refusal_of(successor, *hosts.client_b, out.bytes(), hosts.now);
+    EXPECT_EQ(refusal,
+              address == kAddress ? "" : "its configuration lacks the address of a listener");
+  }
+}
+
 /// Segments of the earlier MTU would not fit into the new slots.
 TEST(Handover, RefusesSessionsWhoseSegmentsExceedTheMtu) {
   HandoverBed bed;

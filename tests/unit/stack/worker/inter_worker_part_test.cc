@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "stack/worker/inter_worker.h"
 #include "tests/unit/stack/worker/connected_parts.h"
 
@@ -128,6 +130,20 @@ TEST_F(InterWorkerPartTest, AnOpenOfAClientThatLeavesStays) {
   state.contexts[kContext].state = Context::State::kAttached;
 }
 
+// Its client was never told how the connect ended: that worker could not tell it.
+TEST_F(InterWorkerPartTest, AnOpenStaysUntilEachWorkerKnowsItsClient) {
+  state.config.worker_count = 2;
+  const uint32_t opening = open_and_send();
+  inter_worker.on_redirected_packet(opening, answer_to(opening, next_of(opening)));
+  EXPECT_EQ(stats.handed_over.get(), 0u);
+  EXPECT_EQ(next_message(), Kind::kRelease);
+  ASSERT_TRUE(state.engine.is_open(opening));
+  ++attached_workers;  // the second worker's kAttach
+  inter_worker.on_redirected_packet(opening, answer_to(opening, next_of(opening)));
+  EXPECT_EQ(stats.handed_over.get(), 1u);
+  EXPECT_EQ(next_message(), Kind::kMigrate);
+}
+
 TEST_F(InterWorkerPartTest, AConnectionBeyondTheClientsShareFails) {
   const DomainRules rules{.sessions_max = 1};  // the connection of the fixture
   state.contexts[kContext].attached.domain = &rules;
@@ -145,6 +161,19 @@ TEST_F(InterWorkerPartTest, AConnectionThatMovedHereBelongsToItsClient) {
   ASSERT_NE(moved, FlowTable::kNone);
   EXPECT_EQ(state.session(moved).context, kContext);
   EXPECT_EQ(state.session(moved).cookie, 77u);
+}
+
+// It was empty: it was kept under the time of the move, and looked up by that of the open.
+TEST_F(InterWorkerPartTest, AConnectionThatMovedHereHasATrace) {
+  const FourTuple tuple = moving_tuple();
+  WorkerMessage message = migration_of(tuple);
+  std::get<WorkerMessage::Migration>(message.body).opened_at = state.now - millis(1);
+  inter_worker.on_migrated_connection(message);
+  const uint32_t moved = state.find_connection(tuple);
+  ASSERT_NE(moved, FlowTable::kNone);
+  std::array<channel::TraceEvent, channel::TraceRing::kEvents> events;
+  ASSERT_GE(traces[moved].read(state.session(moved).opened_at.value, events), 1u);
+  EXPECT_EQ(events[0].kind, channel::TraceKind::kOpened);
 }
 
 TEST_F(InterWorkerPartTest, AnOpenWhoseAddressesAnotherWorkerHasFails) {

@@ -72,6 +72,21 @@ TEST_F(ReceivedPayloadTest, PruningTakesOnlyWhatCameOutOfOrder) {
   EXPECT_TRUE(payload.take_slice(conn).has_value());
 }
 
+// Statistics said that nothing was dropped.
+TEST_F(ReceivedPayloadTest, WhatIsPrunedCountsAsDropped) {
+  receive_text(3 * kLarge, kLarge);
+  receive_text(5 * kLarge, kLarge);
+  payload.prune(conn);
+  EXPECT_EQ(drops(Drop::kRxPoolLow), 2u);
+}
+
+TEST_F(ReceivedPayloadTest, WhatAClientLeavesIsNotDroppedForWantOfRoom) {
+  receive_text(3 * kLarge, kLarge);
+  lifecycle.forget_context(conn);
+  EXPECT_EQ(memory.rx_slots_free(), free_before);
+  EXPECT_EQ(drops(Drop::kRxPoolLow), 0u);
+}
+
 TEST_F(ReceivedPayloadTest, SmallOnesJoinTheUnreadOneBeforeThem) {
   receive_text(0, 10);
   receive_text(10, 20);

@@ -138,6 +138,46 @@ TEST_F(SegmentInputBesideAnother, ASynAckIsSentWithWhatItAcknowledges) {
   }
 }
 
+// A client could reset the connections of others: it opens their 4-tuple at another worker.
+TEST_F(SegmentInputBesideAnother, WhatDoesNotAnswerAnOpenMayBeAnotherWorkers) {
+  const FourTuple tuple = elsewhere();
+  uint32_t opening = UINT32_MAX;
+  ASSERT_EQ(lifecycle.open(kContext, tuple.local, tuple.remote, 0, opening),
+            channel::EndStatus::kOk);
+  transmission.transmit();
+  take_frames();
+  WorkerMessage message;
+  ASSERT_TRUE(rings.ring(0, 1).try_take(message));
+  EXPECT_EQ(message.kind, WorkerMessage::Kind::kClaim);
+  ip::TcpOutput answer = segment(opening, 0, 0);
+  answer.header.ack = state.engine.info(opening).send_next + 1;
+  answer.header.flags.set(wire::TcpFlags::kSyn);
+  io::PacketBuf* packet = packet_of(ip::tcp_frame(answer));
+  input.on_packet(packet, ip::Origin::kWire, Redirect::kYes);
+  ASSERT_TRUE(rings.ring(0, 1).try_take(message));
+  EXPECT_EQ(message.kind, WorkerMessage::Kind::kFindOwner);
+  EXPECT_FALSE(message.syn_acked.has_value()) << "no open of the other worker may move here";
+  EXPECT_EQ(stats.tcp_resets_out.get(), 0u);
+  // No worker has such a connection: the packet comes back.
+  inter_worker.on_unclaimed_packet(packet);
+  EXPECT_EQ(drops(Drop::kTcpBadAck), 1u);
+  EXPECT_EQ(state.engine.state(opening), tcp::State::kSynSent);
+}
+
+TEST_F(SegmentInputBesideAnother, TheAnswerToAnOpenIsNotRedirected) {
+  const FourTuple tuple = elsewhere();
+  uint32_t opening = UINT32_MAX;
+  ASSERT_EQ(lifecycle.open(kContext, tuple.local, tuple.remote, 0, opening),
+            channel::EndStatus::kOk);
+  transmission.transmit();
+  ip::TcpOutput answer = segment(opening, 0, 0);
+  answer.header.ack = state.engine.info(opening).send_next;
+  answer.header.flags.set(wire::TcpFlags::kSyn);
+  input.on_packet(packet_of(ip::tcp_frame(answer)), ip::Origin::kWire, Redirect::kYes);
+  EXPECT_EQ(state.engine.state(opening), tcp::State::kEstablished);
+  EXPECT_EQ(stats.redirected_out.get(), 0u);
+}
+
 TEST_F(SegmentInputBesideAnother, WithoutRoomInTheRingItIsDroppedAndCounted) {
   const FourTuple tuple = elsewhere();
   while (rings.ring(0, 1).try_post({})) {

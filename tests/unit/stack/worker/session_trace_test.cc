@@ -112,12 +112,35 @@ TEST_F(SessionTraceTest, SegmentsThatAreNotUsedAreCounted) {
   EXPECT_EQ(kinds_of(conn), (std::vector{TraceKind::kOpened, TraceKind::kDropped}));
 }
 
-TEST_F(SessionTraceTest, AConnectionWithoutARingHasNoTrace) {
+// With a large tcp.connections_max such sessions left no row when they ended badly.
+TEST_F(SessionTraceTest, AConnectionWithoutARingIsKeptWithoutEvents) {
   state.stats.traces = state.stats.traces.first(0);
   const uint32_t conn = open();
   lifecycle.abort(conn, EndStatus::kTimedOut);
   EXPECT_TRUE(kinds_of(conn).empty());
-  EXPECT_TRUE(kept().empty());
+  const auto all = kept();
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].status, static_cast<uint8_t>(EndStatus::kTimedOut));
+  EXPECT_EQ(all[0].event_count, 0u);
+}
+
+TEST_F(SessionTraceTest, ConnectionsThatEndBadlyAreCountedByCause) {
+  for (const auto status :
+       {EndStatus::kTimedOut, EndStatus::kIcmpError, EndStatus::kNoNeighbour,
+        EndStatus::kAddressLost, EndStatus::kNoResources, EndStatus::kDeregistered}) {
+    const uint32_t conn = open();
+    state.session(conn).was_announced = true;
+    lifecycle.abort(conn, status);
+    forget(conn);
+  }
+  EXPECT_EQ(stats.ended_timed_out.get(), 1u);
+  EXPECT_EQ(stats.ended_icmp_error.get(), 1u);
+  EXPECT_EQ(stats.ended_no_neighbour.get(), 1u);
+  EXPECT_EQ(stats.ended_address_lost.get(), 1u);
+  EXPECT_EQ(stats.ended_no_resources.get(), 1u);
+  EXPECT_EQ(stats.ended_deregistered.get(), 1u);
+  lifecycle.abort(open(), EndStatus::kTimedOut);
+  EXPECT_EQ(stats.ended_timed_out.get(), 1u) << "an attempt to connect is counted as such";
 }
 
 }  // namespace

@@ -22,6 +22,9 @@ class StatsWriterTest : public WorkerParts {
   /// A pass over all rows takes several turns.
   void write_all() {
     stats_writer.after_turn(1);
+    write_rest();
+  }
+  void write_rest() {
     for (int i = 0; i < 100 && stats_writer.next_deadline() <= state.now; ++i) {
       stats_writer.after_turn(0);
     }
@@ -100,6 +103,40 @@ TEST_F(StatsWriterTest, TheNextPassIsDueAfterThePeriodWhenSomethingChanged) {
   state.now += kStatsPeriod;
   write_all();
   EXPECT_TRUE(is_shown(conn));
+}
+
+// A session that changed after its row was written was shown as it was before, for as long as the
+// worker was idle.
+TEST_F(StatsWriterTest, WorkDuringAPassIsShownByTheNextOne) {
+  std::vector<channel::NeighbourRow> neighbours(2 * kNeighboursShownPerPollMax);
+  state.stats.neighbours = neighbours;
+  for (uint32_t host = 0; host <= kNeighboursShownPerPollMax; ++host) {
+    static_cast<void>(state.neighbours.resolve(0, IpAddress::v4(0x0a090010 + host), state.now));
+  }
+  const uint32_t conn = open();
+  stats_writer.after_turn(1);
+  ASSERT_TRUE(is_shown(conn));
+  ASSERT_LE(stats_writer.next_deadline(), state.now) << "the pass is not complete";
+  state.session(conn).copied_tx_bytes = 7;
+  stats_writer.after_turn(1);
+  write_rest();
+  ASSERT_EQ(stats_writer.next_deadline(), state.now + kStatsPeriod);
+  state.now += kStatsPeriod;
+  write_rest();
+  channel::SessionView view{};
+  ASSERT_TRUE(rows[conn].read(view));
+  EXPECT_EQ(view.copied_tx_bytes, 7u);
+  EXPECT_EQ(stats_writer.next_deadline(), kNever) << "nothing changed since";
+}
+
+TEST_F(StatsWriterTest, PacketsThatAPortDiscardsAreCounted) {
+  link.close_driver(0);
+  static_cast<void>(state.neighbours.resolve(0, kPeer.address, state.now));
+  neighbourhood.run_timers();
+  state.ports[0].begin_turn();
+  state.ports[0].flush();
+  write_all();
+  EXPECT_GT(stats.tx_dropped.get(), 0u);
 }
 
 TEST_F(StatsWriterTest, ListenersHaveTheRowsBehindThoseOfTheConnections) {

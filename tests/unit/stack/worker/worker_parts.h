@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <new>
 #include <optional>
@@ -91,7 +92,8 @@ class WorkerParts : public ::testing::Test, protected WorkerBed, protected Parts
                      .memory_bytes = layout.total_bytes,
                      .arena_offset = layout.arena_offset,
                      .arena_bytes = kArenaBytes,
-                     .rings = reinterpret_cast<channel::RingPair*>(bytes + layout.rings_offset)});
+                     .rings = reinterpret_cast<channel::RingPair*>(bytes + layout.rings_offset),
+                     .attached_workers = &attached_workers});
     arena = bytes + layout.arena_offset;
   }
   /// A session of the client that connects to the peer.
@@ -129,6 +131,7 @@ class WorkerParts : public ::testing::Test, protected WorkerBed, protected Parts
   static inline const Endpoint kPeer{IpAddress::v4(0x0a090002), 80};
   static constexpr MacAddress kPeerMac{{2, 0, 0, 0, 0, 9}};
 
+  std::atomic<uint32_t> attached_workers{0};  ///< of each client
   uint8_t* arena = nullptr;
 
  private:

@@ -318,18 +318,30 @@ TEST_F(ConnectionRouterTest, AnswersHaveRoomInAFullRing) {
   }
   EXPECT_EQ(hosts[0].router.redirect(&packet, tuple_at_home(1)), Redirected::kNoRoom);
   const uint32_t with_updates = waiting(0, 1);
+  ASSERT_TRUE(hosts[0].router.can_claim(tuple_at_home(1)));
   uint32_t claims = 0;
-  while (hosts[0].router.can_claim(tuple_at_home(1))) {
-    ASSERT_TRUE(hosts[0].router.claim(tuple_of(last_tuple_)));
-    ++claims;
-  }
+  while (hosts[0].router.claim(tuple_at_home(1))) ++claims;
   EXPECT_GT(claims, 0u) << "updates and packets leave room for claims";
-  EXPECT_FALSE(hosts[0].router.claim(tuple_of(last_tuple_)));
+  EXPECT_FALSE(hosts[0].router.can_claim(tuple_at_home(1)));
   EXPECT_EQ(waiting(0, 1), with_updates + claims);
   for (int i = 0; i < 2; ++i) hosts[0].router.take_messages(hosts[0]);
   EXPECT_EQ(waiting(0, 1), kWorkerMessagesMax);
   hosts[1].router.take_messages(hosts[1]);
   EXPECT_EQ(hosts[1].unclaimed.size(), kPacketsAwayMax);
+}
+
+// Their unclaims took the place of the claim, which is not repeated: no packet was delivered.
+TEST_F(ConnectionRouterTest, AClaimHasRoomAfterConnectionsThatEndForIt) {
+  while (hosts[1].router.can_claim(tuple_at_home(0))) {
+    ASSERT_TRUE(hosts[1].router.claim(tuple_of(last_tuple_)));
+  }
+  WorkerMessage message;
+  ASSERT_TRUE(rings.ring(1, 0).try_take(message));
+  ASSERT_TRUE(hosts[1].router.can_claim(tuple_at_home(0)));
+  for (uint32_t i = 0; i < kUnclaimsBeforeClaimMax; ++i) {
+    hosts[1].router.unclaim(tuple_at_home(0));
+  }
+  EXPECT_TRUE(hosts[1].router.claim(tuple_at_home(0)));
 }
 
 TEST_F(ConnectionRouterTest, AClaimThatTheHomeCannotKeepIsCounted) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 namespace lyre::worker {
 namespace {
 
@@ -36,6 +38,25 @@ TEST(OwnerTable, AConnectionHasOneHomeAndHomesShareThem) {
     ++connections[home];
   }
   for (const uint32_t count : connections) EXPECT_GT(count, 50u);
+}
+
+// With 16 workers they used one block of places in 16, so that probes were long.
+TEST(OwnerTable, TheConnectionsOfAHomeUseTheWholeTable) {
+  constexpr uint32_t kWorkers = 16;
+  constexpr uint32_t kPlaces = 8192;
+  constexpr uint32_t kBlockPlaces = 256;
+  const OwnerTable owners(kPlaces / 2, {1, 2});
+  const FlowTable index(kPlaces / 2, {1, 2});
+  std::set<uint32_t> blocks;
+  uint32_t connections = 0;
+  for (uint32_t port = 0; port <= UINT16_MAX; ++port) {
+    const FourTuple tuple = tuple_of(static_cast<uint16_t>(port));
+    if (owners.home_of(tuple, kWorkers) != 5) continue;
+    blocks.insert(index.hash(tuple) % kPlaces / kBlockPlaces);
+    ++connections;
+  }
+  EXPECT_GT(connections, 3000u);
+  EXPECT_EQ(blocks.size(), kPlaces / kBlockPlaces);
 }
 
 }  // namespace
