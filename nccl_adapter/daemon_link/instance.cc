@@ -103,7 +103,9 @@ Instance::~Instance() {
   await_last_words(int64_t{most_ms} * 1'000'000);
   is_in_vain = is_in_vain || receivers_.is_any_untold();
   // While this host's daemon is away, nothing is known of the others, and a brief wait is no proof.
-  if (is_attached() && is_in_vain && !have_vanished) {
+  // Of several hosts some may have answered meanwhile.
+  const bool is_one_host = unheard_hosts_.size() == 1;
+  if (is_attached() && is_in_vain && is_one_host && !have_vanished) {
     host_patience().on_finalized_in_vain(unheard_hosts_, monotonic_ns());
   }
   if (is_attached()) lyre_drain(context(), std::min(most_ms, kAnswerDrainMs));

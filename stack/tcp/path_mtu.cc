@@ -49,11 +49,15 @@ void end_test(SendState& snd) {
   snd.mss_reduced_at = kNever;
 }
 
+/// Options reduce a segment's payload by no more (RFC 9293 3.1).
+constexpr uint32_t kOptionBytesMax = wire::kTcpHeaderBytesMax - wire::kTcpHeaderBytesMin;
+
 /// The size that every path carries was found by test. Where a router reported the same one, the
-/// path probe is as good.
+/// path probe is as good. Its payload must be larger than the small size, whatever options it has:
+/// is_path_probe().
 bool is_in_black_hole(const Connection& c) {
   const SendState& snd = c.snd;
-  return snd.mss_bytes < snd.mss_full_bytes && snd.path_test == PathTest::kNone &&
+  return snd.mss_bytes + kOptionBytesMax < snd.mss_full_bytes && snd.path_test == PathTest::kNone &&
          snd.mss_reduced_at != kNever && snd.mss_bytes == mss_everywhere(c.tuple.remote.address);
 }
 

@@ -79,6 +79,20 @@ TEST(Icmp, ABusyConnectionMakesRoomForTheLargeSegment) {
   EXPECT_EQ(sent[0].payload_bytes, 1000u);
 }
 
+/// Options could make a large segment's payload as small as the other one: none tests the path.
+TEST(Icmp, ASizeThatIsBarelySmallerEndsAfterTenMinutes) {  // RFC 1191 6.3
+  ConnectionConfig config = Peer::plain_config();
+  config.mss_bytes = 536 + 40;
+  Peer peer(config);
+  peer.open_with_path_mtu(576, /*is_dialed=*/true);
+  EXPECT_EQ(peer.info().mss_bytes, 536u);
+  peer.wait(seconds(601));
+  peer.app_send(500);
+  peer.all();
+  peer.ack(500);
+  EXPECT_EQ(peer.info().mss_bytes, 576u);
+}
+
 TEST(Icmp, ASackOfTheLargeSegmentEndsAKnownBlackHole) {
   Peer peer;
   peer.open_with_path_mtu(576, /*is_dialed=*/true);
