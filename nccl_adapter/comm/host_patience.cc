@@ -18,9 +18,9 @@ void HostPatience::on_closed(const std::string& host, bool was_in_vain, int64_t 
   if (!was_in_vain) known.vanished_ns.reset();
 }
 
-void HostPatience::on_finalized_in_vain(const std::set<std::string>& hosts, int64_t now_ns) {
+void HostPatience::on_finalized_in_vain(const std::string& host, int64_t now_ns) {
   const std::lock_guard lock(mutex_);
-  for (const std::string& host : hosts) hosts_[host].vanished_ns = now_ns;
+  hosts_[host].vanished_ns = now_ns;
 }
 
 bool HostPatience::have_vanished(const std::set<std::string>& hosts, int64_t now_ns) {

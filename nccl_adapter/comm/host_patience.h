@@ -24,8 +24,8 @@ class HostPatience {
   int64_t deadline_ns(const std::string& host, int64_t now_ns);
   /// The close is over. `was_in_vain`: the host did not acknowledge the goodbye; else it was heard.
   void on_closed(const std::string& host, bool was_in_vain, int64_t now_ns);
-  /// A finalize that waited in full is over and did not hear these hosts.
-  void on_finalized_in_vain(const std::set<std::string>& hosts, int64_t now_ns);
+  /// A finalize that waited in full is over, and did not hear this host.
+  void on_finalized_in_vain(const std::string& host, int64_t now_ns);
   /// A finalize that waits for these hosts, one or more, need not: it follows one that waited in
   /// vain for each of them.
   bool have_vanished(const std::set<std::string>& hosts, int64_t now_ns);

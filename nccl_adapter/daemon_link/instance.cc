@@ -106,7 +106,7 @@ Instance::~Instance() {
   // Of several hosts some may have answered meanwhile.
   const bool is_one_host = unheard_hosts_.size() == 1;
   if (is_attached() && is_in_vain && is_one_host && !have_vanished) {
-    host_patience().on_finalized_in_vain(unheard_hosts_, monotonic_ns());
+    host_patience().on_finalized_in_vain(*unheard_hosts_.begin(), monotonic_ns());
   }
   if (is_attached()) lyre_drain(context(), std::min(most_ms, kAnswerDrainMs));
   comms_.clear();  // those that came meanwhile

@@ -84,7 +84,7 @@ bool is_bad(channel::EndStatus status) {
          status != EndStatus::kShutdown;
 }
 
-/// Not an attempt to connect.
+/// Whether it was open. If not, it was an attempt to connect.
 bool was_connected(const session::Session& ended) {
   return ended.is_passive || ended.was_announced || ended.must_announce_open;
 }

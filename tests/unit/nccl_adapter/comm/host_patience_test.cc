@@ -26,7 +26,7 @@ TEST(HostPatience, AVainCloseDoesNotMakeAFinalizeShort) {
 
 TEST(HostPatience, AVainFinalizeMakesLaterEndsShort) {
   HostPatience patience;
-  patience.on_finalized_in_vain({"a"}, kBegunNs);
+  patience.on_finalized_in_vain("a", kBegunNs);
   const int64_t later = kBegunNs + HostPatience::kVanishedNs - 1;
   EXPECT_TRUE(patience.have_vanished({"a"}, later));
   EXPECT_EQ(patience.deadline_ns("a", later), later + kBriefWaitNs);
@@ -36,14 +36,14 @@ TEST(HostPatience, AVainFinalizeMakesLaterEndsShort) {
 
 TEST(HostPatience, AFinalizeWaitsWhereOneOfItsHostsMayBeThere) {
   HostPatience patience;
-  patience.on_finalized_in_vain({"a"}, kBegunNs);
+  patience.on_finalized_in_vain("a", kBegunNs);
   EXPECT_FALSE(patience.have_vanished({"a", "b"}, kBegunNs));
   EXPECT_FALSE(patience.have_vanished({}, kBegunNs));
 }
 
 TEST(HostPatience, AHostThatWasHeardHasNotVanished) {
   HostPatience patience;
-  patience.on_finalized_in_vain({"a"}, kBegunNs);
+  patience.on_finalized_in_vain("a", kBegunNs);
   patience.on_closed("a", false, kBegunNs);
   EXPECT_FALSE(patience.have_vanished({"a"}, kBegunNs));
   EXPECT_EQ(patience.deadline_ns("a", kBegunNs), kBegunNs + kFullWaitNs);

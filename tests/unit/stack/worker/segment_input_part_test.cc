@@ -105,6 +105,16 @@ class SegmentInputBesideAnother : public SegmentInputPartTest {
     return tuple;
   }
 
+  /// Opens such a connection here: its SYN has left, and its home is asked for the 4-tuple.
+  uint32_t open_elsewhere() {
+    const FourTuple tuple = elsewhere();
+    uint32_t opening = UINT32_MAX;
+    EXPECT_EQ(lifecycle.open(kContext, tuple.local, tuple.remote, 0, opening),
+              channel::EndStatus::kOk);
+    transmission.transmit();
+    return opening;
+  }
+
   InterWorkerRings rings{2};
 };
 
@@ -140,11 +150,7 @@ TEST_F(SegmentInputBesideAnother, ASynAckIsSentWithWhatItAcknowledges) {
 
 // A client could reset the connections of others: it opens their 4-tuple at another worker.
 TEST_F(SegmentInputBesideAnother, WhatDoesNotAnswerAnOpenMayBeAnotherWorkers) {
-  const FourTuple tuple = elsewhere();
-  uint32_t opening = UINT32_MAX;
-  ASSERT_EQ(lifecycle.open(kContext, tuple.local, tuple.remote, 0, opening),
-            channel::EndStatus::kOk);
-  transmission.transmit();
+  const uint32_t opening = open_elsewhere();
   take_frames();
   WorkerMessage message;
   ASSERT_TRUE(rings.ring(0, 1).try_take(message));
@@ -165,11 +171,7 @@ TEST_F(SegmentInputBesideAnother, WhatDoesNotAnswerAnOpenMayBeAnotherWorkers) {
 }
 
 TEST_F(SegmentInputBesideAnother, TheAnswerToAnOpenIsNotRedirected) {
-  const FourTuple tuple = elsewhere();
-  uint32_t opening = UINT32_MAX;
-  ASSERT_EQ(lifecycle.open(kContext, tuple.local, tuple.remote, 0, opening),
-            channel::EndStatus::kOk);
-  transmission.transmit();
+  const uint32_t opening = open_elsewhere();
   ip::TcpOutput answer = segment(opening, 0, 0);
   answer.header.ack = state.engine.info(opening).send_next;
   answer.header.flags.set(wire::TcpFlags::kSyn);
