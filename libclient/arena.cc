@@ -1,5 +1,6 @@
 #include "libclient/arena.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace lyre::client {
@@ -66,6 +67,12 @@ uint64_t Arena::alloc(uint64_t bytes) {
   free_bytes_ -= kBlockBytesMin << wanted;
   return uint64_t{page} * kBlockBytesMin;
 }
+
+uint64_t Arena::largest_block_bytes() const {
+  return std::min(std::bit_floor(bytes()), kBlockBytesMax);
+}
+
+uint64_t Arena::block_bytes_for(uint64_t bytes) { return kBlockBytesMin << order_for(bytes); }
 
 uint64_t Arena::block_bytes(uint64_t offset) const {
   if (offset % kBlockBytesMin != 0 || offset / kBlockBytesMin >= pages_) return 0;

@@ -21,13 +21,19 @@ class Arena {
   explicit Arena(uint64_t bytes);
 
   /// A block of at least `bytes`, or kNone when no free block is large enough or `bytes` is 0 or
-  /// more than kBlockBytesMax.
+  /// more than largest_block_bytes().
   uint64_t alloc(uint64_t bytes);
   /// Fails: false when no block that is handed out begins at `offset`.
   bool free(uint64_t offset);
   /// Size of the block handed out at `offset`; 0 when there is none.
   uint64_t block_bytes(uint64_t offset) const;
   uint64_t free_bytes() const { return free_bytes_; }
+  /// Size of the arena, in whole blocks of the smallest size.
+  uint64_t bytes() const { return uint64_t{pages_} * kBlockBytesMin; }
+  /// The largest block that there is when everything is free: a larger one never is.
+  uint64_t largest_block_bytes() const;
+  /// Size of the block that alloc(bytes) hands out. REQUIRES: `bytes` is not 0.
+  static uint64_t block_bytes_for(uint64_t bytes);
 
  private:
   static constexpr uint32_t kNoPage = UINT32_MAX;

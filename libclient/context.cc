@@ -86,10 +86,16 @@ int lyre_context::adopt(lyre::client::Attachment&& attachment, int patience_ms) 
 
 lyre_context::~lyre_context() {
   while (!listeners_.empty()) remove_listener(listeners_.begin()->second);
+  // What is acknowledged already needs no deregistration.
+  work();
+  if (failure_ == 0) lyre::client::deregister_unsent(*this);
   if (failure_ == 0) {
+    using lyre::channel::Op;
     const std::vector<lyre_session*> open = sessions_;
     for (lyre_session* session : open) {
-      if (!session->is_given_up) give_up(session, lyre::channel::Op::kClose);
+      // A closed session goes on sending for a second, from memory that its owner may change.
+      const Op op = session->region_sends > 0 ? Op::kAbort : Op::kClose;
+      if (!session->is_given_up) give_up(session, op);
     }
     // Wait until the workers have taken the closes: sessions that are open at the hang-up are
     // reset.

@@ -93,8 +93,7 @@ struct lyre_context {
   /// The control socket.
   int control() const { return control_.get(); }
   lyre::client::Waiter& waiter() { return waiter_; }
-  uint64_t sends_under_way() const { return sends_under_way_; }
-  void count_send() { ++sends_under_way_; }
+  lyre::client::SendTotals& send_totals() { return send_totals_; }
   const std::vector<lyre_session*>& sessions() const { return sessions_; }
 
  private:
@@ -126,7 +125,7 @@ struct lyre_context {
   std::unordered_map<uint64_t, lyre_listener*> listeners_;  ///< by cookie
   uint64_t last_cookie_ = 0;
   uint32_t next_worker_ = 0;
-  uint64_t sends_under_way_ = 0;
+  lyre::client::SendTotals send_totals_;
   lyre::client::ReadyList ready_;
   lyre::client::RegularWork regular_work_;
   int64_t control_seen_ns_ = 0;

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include "libclient/arena.h"
 #include "libclient/errors.h"
 #include "libclient/include/lyre/lyre.h"
 
@@ -48,7 +49,7 @@ int ContextMemory::check_layout(const AttachReply& reply) {
   copy_bytes_ = header_->copy_bytes;
   if (rings_offset % alignof(RingPair) != 0 || !memory_.holds(rings_offset, rings_bytes) ||
       !memory_.holds(arena_offset, arena_bytes_) || !memory_.holds(copy_offset_, copy_bytes_) ||
-      arena_bytes_ > channel::kArenaBytesMax) {
+      arena_bytes_ < Arena::kBlockBytesMin || arena_bytes_ > channel::kArenaBytesMax) {
     return bad_attach("context layout");
   }
   rings_ = reinterpret_cast<RingPair*>(memory_.data() + rings_offset);

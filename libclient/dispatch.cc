@@ -65,6 +65,7 @@ class lyre_context::Reports {
   void on_send_done(lyre_session& session, const Completion::Body::SendDone& news);
   void on_data(lyre_session* session, const Completion& entry);
   void on_ended(lyre_session& session, const Completion& entry);
+  void note_loss(const lyre_session& session);
   void drop_unaccepted(lyre_session& session);
   bool name_session(lyre_session& session, const Completion& entry);
 
@@ -233,14 +234,22 @@ void lyre_context::Reports::on_data(lyre_session* session, const Completion& ent
 void lyre_context::Reports::on_ended(lyre_session& session, const Completion& entry) {
   lyre_session** place = context_.workers_[session.worker].place(session.name.index);
   if (place != nullptr && *place == &session) *place = nullptr;
-  context_.finish_sends(session, session.sends.size());
   session.state = LYRE_ENDED;
   session.error = code_of(entry.status);
   session.error_text = text_of(entry);
+  note_loss(session);
+  context_.finish_sends(session, session.sends.size());
   context_.ready_.note_news();
   if (session.is_given_up) return context_.remove_session(&session);
   if (!session.is_unaccepted()) return context_.ready_.mark(&session, LYRE_EVENT_ENDED);
   if (session.error != 0) drop_unaccepted(session);
+}
+
+/// Nobody can ask a closed session for its error: lyre_drain() returns it.
+void lyre_context::Reports::note_loss(const lyre_session& session) {
+  int& loss = context_.send_totals_.loss;
+  const bool is_unasked = session.is_given_up && !session.is_aborted;
+  if (is_unasked && !session.sends.is_empty() && loss == 0) loss = session.error;
 }
 
 /// The daemon has ended it, so it no longer counts in a limit there. Its receive slots go back.

@@ -23,6 +23,8 @@ class Fifo {
   }
   T& front() { return items_[head_ & mask()]; }
   const T& front() const { return items_[head_ & mask()]; }
+  /// The item behind `before` others. REQUIRES: before < size().
+  const T& operator[](size_t before) const { return items_[(head_ + before) & mask()]; }
   /// REQUIRES: !is_empty().
   T pop() { return items_[head_++ & mask()]; }
   void clear() { head_ = tail_; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "libclient/clock.h"
 #include "libclient/context.h"
@@ -84,7 +85,8 @@ void lyre_context::sleep(int64_t wait_ns) {
 
 bool lyre_context::arm() {
   wake_workers(*this);
-  if (failure_ != 0 || ready_.has_news() || has_unsent()) return false;
+  if (failure_ != 0 || ready_.has_news()) return false;
+  if (has_unsent() && !waiter_.set_timer(kRoomIntervalNs)) return false;
   return waiter_.arm([this] { return has_completions(); });
 }
 
@@ -146,13 +148,18 @@ int lyre_arm(lyre_context* context) {
 int lyre_drain(lyre_context* context, int timeout_ms) {
   if (context == nullptr) return lyre::client::fail_static(LYRE_E_INVALID, "no context");
   const int done = context->work_until(timeout_ms, [&] {
-    if (context->sends_under_way() > 0) return false;
+    if (context->send_totals().under_way > 0) return false;
     for (uint32_t i = 0; i < context->worker_count(); ++i) {
       if (context->worker(i).has_waiting()) return false;
     }
     return true;
   });
   if (done < 0) return done;
-  if (done == 1) return 0;
-  return lyre::client::fail_static(LYRE_E_AGAIN, "bytes are still not acknowledged");
+  if (done == 0) {
+    return lyre::client::fail_static(LYRE_E_AGAIN, "bytes are still not acknowledged");
+  }
+  const int loss = std::exchange(context->send_totals().loss, 0);
+  if (loss == 0) return 0;
+  return lyre::client::fail(loss, "bytes sent on a closed session were lost: %s",
+                            lyre_strerror(loss));
 }

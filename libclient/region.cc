@@ -4,9 +4,11 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <unordered_set>
 #include <utility>
 
 #include "libclient/attach.h"
+#include "libclient/clock.h"
 #include "libclient/context.h"
 #include "libclient/errors.h"
 #include "libclient/memory_source.h"
@@ -19,6 +21,9 @@ using lyre::channel::RegisterRequest;
 using lyre::client::MemorySource;
 
 namespace {
+
+/// Limit of deregister_unsent(). A NIC whose link is down may hold the memory of each region.
+constexpr int64_t kDeregisterUnsentNs = 1'000'000'000;
 
 /// A request on the control socket. A failure of the socket ends the context.
 template <typename Request>
@@ -68,6 +73,17 @@ int ask_to_deregister(const lyre_region& region) {
   return lyre::client::fail(LYRE_E_TIMEDOUT, "the daemon: %s", reply.text);
 }
 
+/// Names of the regions that sends under way name.
+std::unordered_set<uint32_t> unsent_regions(const lyre_context& context) {
+  std::unordered_set<uint32_t> names;
+  for (const lyre_session* session : context.sessions()) {
+    if (session->region_sends == 0) continue;
+    for (size_t i = 0; i < session->sends.size(); ++i) names.insert(session->sends[i].region);
+  }
+  names.erase(0);  // the arena
+  return names;
+}
+
 }  // namespace
 
 namespace lyre::client {
@@ -88,6 +104,16 @@ void Regions::remove(lyre_region* region) {
   std::swap(regions_[place], regions_.back());
   regions_[place]->place = place;
   regions_.pop_back();
+}
+
+void deregister_unsent(lyre_context& context) {
+  const std::unordered_set<uint32_t> names = unsent_regions(context);
+  const int64_t end_ns = now_ns() + kDeregisterUnsentNs;
+  for (const std::unique_ptr<lyre_region>& region : context.regions().all()) {
+    if (!names.contains(region->name)) continue;
+    ask_to_deregister(*region);
+    if (context.check() != 0 || now_ns() >= end_ns) return;
+  }
 }
 
 }  // namespace lyre::client

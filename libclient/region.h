@@ -28,9 +28,15 @@ class Regions {
   lyre_region* add(lyre_context* context, const void* data, size_t bytes);
   /// Ends `region`.
   void remove(lyre_region* region);
+  const std::vector<std::unique_ptr<lyre_region>>& all() const { return regions_; }
 
  private:
   std::vector<std::unique_ptr<lyre_region>> regions_;
 };
+
+/// Deregisters the regions that sends under way name, for a context that is about to hang up: the
+/// daemon would go on sending from them, and their owner may change them. Blocks at most two
+/// seconds, and as lyre_deregister() where the daemon does not answer.
+void deregister_unsent(lyre_context& context);
 
 }  // namespace lyre::client

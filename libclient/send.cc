@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cinttypes>
 #include <cstring>
 
 #include "libclient/context.h"
@@ -6,23 +7,40 @@
 
 namespace {
 
+using lyre::client::Arena;
 using lyre::client::fail_static;
 
 /// Size of a block of lyre_send(). The copy costs much more than the descriptor, and the block is
 /// still in the cache when the worker reads it.
 constexpr size_t kCopyBlockBytes = 64 * 1024;
 
-static_assert(lyre::client::Arena::kBlockBytesMax == lyre::channel::kSendBytesMax);
+static_assert(Arena::kBlockBytesMax == lyre::channel::kSendBytesMax);
+
+/// Whether a session that has `own` of the `total` that all sessions share, and of which `free` is
+/// left, may have more. An eighth is reserved for sessions that have none, so that peers that do
+/// not read leave room for the others. A session that is refused has sends under way: their end is
+/// an event.
+bool may_have_more(uint64_t own, uint64_t free, uint64_t total) {
+  return own == 0 || own + total / 8 <= free;
+}
+
+/// 0 when the session and the context may have one more send under way, else the code to return.
+int check_send_count(const lyre_session& session) {
+  constexpr uint64_t kTotal = lyre::channel::kSendsPerContextMax;
+  const uint64_t own = session.sends.size();
+  if (own >= lyre::channel::kSendsOutstandingMax) {
+    return fail_static(LYRE_E_AGAIN, "the session has too many sends under way");
+  }
+  const uint64_t free = kTotal - session.context->send_totals().under_way;
+  if (__builtin_expect(free > 0 && may_have_more(own, free, kTotal), 1)) return 0;
+  return fail_static(LYRE_E_AGAIN, "the context has too many sends under way");
+}
 
 /// 0 when a send is possible now, else the code to return.
 int check_can_send(const lyre_session& session) {
   if (const int code = session.context->check(); code != 0) return code;
   if (__builtin_expect(session.state == LYRE_OPEN && !session.is_send_shut, 1)) {
-    if (session.sends.size() >= lyre::channel::kSendsOutstandingMax) {
-      return fail_static(LYRE_E_AGAIN, "the session has too many sends under way");
-    }
-    if (session.context->sends_under_way() < lyre::channel::kSendsPerContextMax) return 0;
-    return fail_static(LYRE_E_AGAIN, "the context has too many sends under way");
+    return check_send_count(session);
   }
   if (session.error != 0) return session.fail();
   return fail_static(LYRE_E_NOTCONNECTED, session.state == LYRE_CONNECTING
@@ -45,23 +63,40 @@ bool submit(lyre_session& session, const Place& place, uint32_t bytes, uint64_t 
   entry.body.send = {.region = place.region, .bytes = bytes, .offset = place.offset};
   if (!session.context->worker(session.worker).try_submit(entry)) return false;
   session.untold_copies.tx_bytes -= entry.copied_bytes;
-  const uint64_t block = place.region == 0 ? place.offset : lyre::client::Arena::kNone;
-  session.sends.push({block, tag, bytes});
+  session.sends.push({place.offset, tag, bytes, place.region});
   session.unacked_bytes += bytes;
-  session.context->count_send();
+  if (place.region == 0) {
+    session.arena_bytes += Arena::block_bytes_for(bytes);
+  } else {
+    ++session.region_sends;
+  }
+  ++session.context->send_totals().under_way;
   return true;
+}
+
+/// The arena never has a block of `bytes`.
+int fail_too_large(const Arena& arena, uint64_t bytes) {
+  return lyre::client::fail(LYRE_E_INVALID,
+                            "a block of %" PRIu64 " bytes: an arena of %" PRIu64
+                            " bytes (lyre_options.arena_bytes) has blocks of at most %" PRIu64,
+                            bytes, arena.bytes(), arena.largest_block_bytes());
 }
 
 /// Copies `bytes` into the arena and sends them from there. LYRE_E_AGAIN: nothing was sent.
 int submit_copy(lyre_session& session, const uint8_t* data, uint32_t bytes, uint64_t tag) {
   lyre_context& context = *session.context;
-  const uint64_t offset = context.arena().alloc(bytes);
-  if (offset == lyre::client::Arena::kNone) return fail_static(LYRE_E_AGAIN, "the arena is full");
+  Arena& arena = context.arena();
+  if (bytes > arena.largest_block_bytes()) return fail_too_large(arena, bytes);
+  if (!may_have_more(session.arena_bytes, arena.free_bytes(), arena.bytes())) {
+    return fail_static(LYRE_E_AGAIN, "the session has its share of the arena");
+  }
+  const uint64_t offset = arena.alloc(bytes);
+  if (offset == Arena::kNone) return fail_static(LYRE_E_AGAIN, "the arena is full");
   std::memcpy(context.memory().arena() + offset, data, bytes);
   session.untold_copies.tx_bytes += bytes;
   if (submit(session, {.offset = offset}, bytes, tag)) return 0;
   session.untold_copies.tx_bytes -= bytes;
-  context.arena().free(offset);
+  arena.free(offset);
   return fail_static(LYRE_E_AGAIN, "the worker's submission ring is full");
 }
 
@@ -75,10 +110,12 @@ int64_t lyre_send(lyre_session* session, const void* data, size_t bytes) {
   if (session == nullptr || (data == nullptr && bytes > 0)) {
     return fail_static(LYRE_E_INVALID, "no session, or no data");
   }
+  const size_t part_max =
+      std::min<size_t>(kCopyBlockBytes, session->context->arena().largest_block_bytes());
   size_t taken = 0;
   int code = check_can_send(*session);
   while (code == 0 && taken < bytes) {
-    const size_t part = std::min(bytes - taken, kCopyBlockBytes);
+    const size_t part = std::min(bytes - taken, part_max);
     code = submit_copy(*session, static_cast<const uint8_t*>(data) + taken,
                        static_cast<uint32_t>(part), 0);
     if (code != 0) break;
@@ -89,11 +126,13 @@ int64_t lyre_send(lyre_session* session, const void* data, size_t bytes) {
 }
 
 int lyre_block_alloc(lyre_context* context, size_t bytes, lyre_block* out) {
-  using lyre::client::Arena;
   if (context == nullptr || out == nullptr || bytes == 0 || bytes > Arena::kBlockBytesMax) {
     return fail_static(LYRE_E_INVALID, "a block has 1 byte to 4 MiB");
   }
   if (const int code = context->check(); code != 0) return code;
+  if (bytes > context->arena().largest_block_bytes()) {
+    return fail_too_large(context->arena(), bytes);
+  }
   const uint64_t offset = context->arena().alloc(bytes);
   if (offset == Arena::kNone) return fail_static(LYRE_E_AGAIN, "the arena is full");
   out->data = context->memory().arena() + offset;

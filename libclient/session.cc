@@ -41,10 +41,15 @@ void lyre_context::remove_session(lyre_session* session) {
 void lyre_context::finish_sends(lyre_session& session, uint64_t count) {
   for (; count > 0; --count) {
     const lyre::client::SentBlock block = session.sends.pop();
-    if (block.offset != lyre::client::Arena::kNone) arena_.free(block.offset);
+    if (block.region == 0) {
+      arena_.free(block.offset);
+      session.arena_bytes -= lyre::client::Arena::block_bytes_for(block.bytes);
+    } else {
+      --session.region_sends;
+    }
     session.unacked_bytes -= block.bytes - std::exchange(session.front_acked_bytes, 0);
     ++session.sends_finished;
-    --sends_under_way_;
+    --send_totals_.under_way;
     if (block.tag != 0) session.tags.push(block.tag);
   }
 }
@@ -65,6 +70,7 @@ void lyre_context::give_up(lyre_session* session, Op op) {
     if (session->name == lyre::channel::SessionName{}) return;  // on_connecting() does it
     op = Op::kAbort;
   }
+  session->is_aborted = op == Op::kAbort;
   Submission entry;
   entry.op = op;
   entry.session = session->name;

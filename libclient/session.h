@@ -19,9 +19,16 @@ struct Waitable {
 
 /// A send that is not done: the daemon may read its bytes.
 struct SentBlock {
-  uint64_t offset;  ///< in the arena; Arena::kNone: registered memory
+  uint64_t offset;  ///< in the arena, or in the region
   uint64_t tag;
   uint32_t bytes;
+  uint32_t region;  ///< 0: the arena; else the name of registered memory
+};
+
+/// Sends of all sessions of a context.
+struct SendTotals {
+  uint64_t under_way = 0;  ///< not done
+  int loss = 0;  ///< the first error that ended a closed session with sends under way; 0: none
 };
 
 /// Payload copied by this process, not reported to the daemon yet.
@@ -65,6 +72,7 @@ struct lyre_session : lyre::client::Waitable {
   int error = 0;
   const char* error_text = nullptr;  ///< constant; nullptr: that of `error`
   bool is_given_up = false;          ///< closed or aborted by the user, who has no pointer to it
+  bool is_aborted = false;           ///< given up with what was not acknowledged
   bool is_send_shut = false;         ///< lyre_shutdown() was called
   bool is_peer_finished = false;
   lyre_addr local{};
@@ -74,6 +82,8 @@ struct lyre_session : lyre::client::Waitable {
   lyre::client::Fifo<lyre::client::SentBlock> sends;  ///< not done, the oldest first
   uint64_t sends_finished = 0;                        ///< descriptors, since it was opened
   uint64_t unacked_bytes = 0;
+  uint64_t arena_bytes = 0;           ///< blocks of the arena that `sends` names
+  uint32_t region_sends = 0;          ///< of `sends`: from registered memory
   uint32_t front_acked_bytes = 0;     ///< of the oldest send that is not done
   uint32_t rtt_min_us = 0;            ///< 0: not known
   uint32_t rto_us = 0;                ///< the same

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 
 #include <climits>
 #include <ctime>
@@ -34,17 +35,35 @@ int Waiter::adopt(UniqueFd wake, int control, std::atomic<uint32_t>& sleeps) {
   ::fcntl(wake_.get(), F_SETFL, flags | O_NONBLOCK);
   poll_fd_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
   if (!poll_fd_.is_open()) return fail_errno(LYRE_E_NORESOURCES, "cannot make an epoll descriptor");
-  for (const int fd : {wake_.get(), control_}) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    if (::epoll_ctl(poll_fd_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-      return fail_errno(LYRE_E_NORESOURCES, "cannot watch the daemon's descriptors");
-    }
-  }
-  return 0;
+  if (watch(wake_.get()) && watch(control_)) return 0;
+  return fail_errno(LYRE_E_NORESOURCES, "cannot watch the daemon's descriptors");
+}
+
+bool Waiter::watch(int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  return ::epoll_ctl(poll_fd_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+bool Waiter::make_timer() {
+  timer_ = UniqueFd(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  return timer_.is_open() && watch(timer_.get());
+}
+
+bool Waiter::set_timer(int64_t wait_ns) {
+  if (!timer_.is_open() && !make_timer()) return false;
+  itimerspec after{};
+  after.it_value = {wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
+  is_timer_set_ = ::timerfd_settime(timer_.get(), 0, &after, nullptr) == 0;
+  return is_timer_set_;
 }
 
 bool Waiter::disarm() {
+  if (std::exchange(is_timer_set_, false)) {
+    // This also makes it unreadable if it has expired.
+    const itimerspec never{};
+    ::timerfd_settime(timer_.get(), 0, &never, nullptr);
+  }
   if (!std::exchange(is_armed_, false)) return false;
   sleeps_->store(0, std::memory_order_relaxed);
   eventfd_t rings = 0;

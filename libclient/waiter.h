@@ -29,7 +29,10 @@ class Waiter {
     is_armed_ = true;
     return channel::announce_sleep(*sleeps_, has_work);
   }
-  /// Ends what arm() began. False: it was not armed.
+  /// Makes poll_fd() readable after `wait_ns` too, until disarm(): for what no worker rings for. To
+  /// be called before arm(). False: there is no timer.
+  bool set_timer(int64_t wait_ns);
+  /// Ends what arm() and set_timer() began. False: it was not armed.
   bool disarm();
 
   /// Yields once, if that makes sense after `idle_ns` without work. False: sleep().
@@ -50,6 +53,8 @@ class Waiter {
   }
 
  private:
+  bool watch(int fd);
+  bool make_timer();
   bool sleep_armed(int64_t wait_ns);
   void come_back() {
     away_until_ = INT64_MAX;
@@ -58,9 +63,11 @@ class Waiter {
 
   UniqueFd wake_;
   UniqueFd poll_fd_;
+  UniqueFd timer_;  ///< made by the first set_timer()
   int control_ = -1;
   std::atomic<uint32_t>* sleeps_ = nullptr;
   bool is_armed_ = false;
+  bool is_timer_set_ = false;
   CoreContention contention_;
   Starvation starvation_;
   CoreAvoidance core_avoidance_;

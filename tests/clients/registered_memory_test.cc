@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kChunkBytes = 512 * 1024;
 
 uint8_t pattern(size_t place, uint8_t seed) {
-  return static_cast<uint8_t>((place * 0x9e3779b97f4a7c15u + seed) >> 29);
+  return static_cast<uint8_t>(((place * 0x9e3779b97f4a7c15u) >> 29) + seed);
 }
 
 struct CloseContext {
@@ -260,6 +260,42 @@ TEST_F(RegisteredMemory, ThatIsDeregisteredInFlightResetsItsSessionOnly) {
   EXPECT_TRUE(run_until([&] { return lyre_state(from) == LYRE_ENDED; }));
   EXPECT_EQ(lyre_session_error(from), LYRE_E_DEREGISTERED);
   EXPECT_TRUE(transfer(bystander, bystander_to, other_region, other, 0, other.bytes(), 6));
+}
+
+// The daemon lets sessions of a client that hung up send for a second more.
+TEST_F(RegisteredMemory, ThatIsUnsentWhenItsContextIsClosedMayChangeAtOnce) {
+  for (const bool is_session_closed : {false, true}) {
+    const Memory memory(Memory::Kind::kMemfd, 8 << 20, 5);
+    lyre_region* region = register_all(memory);
+    ASSERT_EQ(lyre_region_is_direct(region, nullptr), 1);
+    lyre_session* from = nullptr;
+    lyre_session* to = nullptr;
+    connect(from, to);
+    // The peer does not read: the window closes with most of it unsent.
+    for (size_t at = 0; at < memory.bytes(); at += kChunkBytes) {
+      ASSERT_EQ(lyre_send_region(from, region, memory.data() + at, kChunkBytes, 0), 0);
+    }
+    lyre_poll(sender_.get(), 10);
+    if (is_session_closed) lyre_close(from);
+    sender_.reset();
+    std::memset(memory.data(), 0, memory.bytes());
+    std::vector<uint8_t> got(kChunkBytes);
+    size_t received = 0;
+    size_t wrong = 0;
+    int64_t count = 0;
+    EXPECT_TRUE(run_until([&] {
+      count = lyre_recv(to, got.data(), got.size());
+      for (int64_t i = 0; i < count; ++i) {
+        wrong += got[static_cast<size_t>(i)] != pattern(received++, 5) ? 1 : 0;
+      }
+      return count <= 0 && count != LYRE_E_AGAIN;
+    }));
+    EXPECT_EQ(count, LYRE_E_RESET);
+    EXPECT_LT(received, memory.bytes());
+    EXPECT_EQ(wrong, 0u) << "of " << received;
+    lyre_close(to);
+    sender_ = open(0);
+  }
 }
 
 // The owner takes the pages away under the daemon: the daemon lives, the owner is thrown out, and

@@ -89,7 +89,7 @@ typedef struct lyre_options {
   uint64_t struct_bytes;   /* sizeof(lyre_options) */
   const char* socket_path; /* NULL: $LYRE_SOCKET, else /run/lyre/lyred.sock */
   const char* label;       /* shown by `lyre sessions`; NULL: the program's name */
-  uint64_t arena_bytes;    /* memory for zero-copy sends; 0: 64 MiB */
+  uint64_t arena_bytes;    /* memory for sends, all but those of regions; 0: 64 MiB */
   uint64_t patience_ms;    /* how long to wait for an answer; 0: 2000; at most 600000 */
 } lyre_options;
 
@@ -98,13 +98,20 @@ typedef struct lyre_options {
  * Fails: LYRE_E_DAEMON, LYRE_E_PERMISSION, LYRE_E_VERSION, LYRE_E_NORESOURCES, LYRE_E_INVALID.
  * Owner: the caller; lyre_context_close() ends it and everything that belongs to it. */
 LYRE_API int lyre_context_open(const lyre_options* options, lyre_context** out);
-/* Closes all sessions and listeners and detaches. Bytes that the peer has not acknowledged are
- * lost, because the arena goes with the context: call lyre_drain() first. Blocks at most 20 ms,
- * until the daemon has taken the last submissions. NULL is allowed. In a child of fork() that has
- * the context of its parent it does nothing. */
+/* Closes all sessions and listeners and detaches. Bytes that the peer has not acknowledged may be
+ * lost: call lyre_drain() first. The daemon sends those of the arena for one more second. Regions
+ * of which bytes are not acknowledged are deregistered first, which resets their sessions: their
+ * memory is not read any more when this returns, or as after LYRE_E_TIMEDOUT of lyre_deregister().
+ * Blocks at most 20 ms, until the daemon has taken the last submissions, and where such regions
+ * are deregistered at most two seconds, and at most a minute while the daemon is upgraded. NULL is
+ * allowed. In a child of fork() that has the context of its parent it does nothing. */
 LYRE_API void lyre_context_close(lyre_context* context);
-/* Blocks up to timeout_ms, until the peers have acknowledged every byte sent on closed and open
- * sessions. 0, or LYRE_E_AGAIN when the time is over. */
+/* Blocks up to timeout_ms, until no byte sent is unacknowledged on closed, aborted and open
+ * sessions: the peer has acknowledged it, or its session has ended. Then blocks and bytes of
+ * regions are free, as if their tags were reported. 0, or LYRE_E_AGAIN when the time is over.
+ * Fails: the error that ended a session after lyre_close() with bytes unacknowledged, once; of
+ * several such sessions the first one's. lyre_session_error() has the error of a session that is
+ * not closed. LYRE_E_DAEMON, LYRE_E_EXPELLED. */
 LYRE_API int lyre_drain(lyre_context* context, int timeout_ms);
 
 #define LYRE_PORT_ADDRESSES_MAX 8
@@ -230,7 +237,9 @@ LYRE_API lyre_context* lyre_session_context(const lyre_session* session);
 /* ---- Sending ---- */
 
 /* Copies up to `bytes` of `data` into the arena and sends them. Returns the bytes taken, which may
- * be fewer, or LYRE_E_AGAIN when it took none. Borrows `data`. */
+ * be fewer, or LYRE_E_AGAIN when it took none. A session that has bytes in the arena gets more of
+ * it only while it has fewer than are free, without an eighth of the arena: peers that do not read
+ * leave room for other sessions. Borrows `data`. */
 LYRE_API int64_t lyre_send(lyre_session* session, const void* data, size_t bytes);
 
 /* Zero copy: a block of the arena, filled by the caller, sent without a copy. */
@@ -238,14 +247,16 @@ typedef struct lyre_block {
   void* data;
   uint64_t bytes;
 } lyre_block;
-/* A block of at least `bytes` (at most 4 MiB). LYRE_E_AGAIN when the arena is full: poll.
+/* A block of at least `bytes`: at most 4 MiB, and at most the largest power of two that is
+ * not above the arena's size, otherwise LYRE_E_INVALID. LYRE_E_AGAIN when the arena is full: poll.
  * Owner: the caller, until lyre_send_block() or lyre_block_free(). */
 LYRE_API int lyre_block_alloc(lyre_context* context, size_t bytes, lyre_block* out);
 LYRE_API void lyre_block_free(lyre_context* context, const lyre_block* block);
 /* Sends the first `bytes` of the block. The block belongs to the daemon until the peer's TCP has
  * acknowledged every byte or the session has ended. Then the library frees it and, when `tag` is
  * not 0, lyre_next_sent() reports the tag. LYRE_E_AGAIN: the session (256) or the context (16384)
- * has too many unfinished sends; the block stays the caller's. */
+ * has too many unfinished sends, or the session has as many as the context has left without an
+ * eighth; the block stays the caller's. */
 LYRE_API int lyre_send_block(lyre_session* session, const lyre_block* block, size_t bytes,
                              uint64_t tag);
 
@@ -271,11 +282,15 @@ LYRE_API int lyre_region_is_direct(const lyre_region* region, const char** why);
  * acknowledged are reset and end with LYRE_E_DEREGISTERED. The region is freed in any case; NULL is
  * allowed.
  * Fails: LYRE_E_TIMEDOUT when a NIC still holds the memory (because its link is down, for example):
- * it may still read the bytes and never writes them. A daemon that died, or disconnected the
- * context, does not read them. */
+ * it may still read the bytes and never writes them. LYRE_E_DAEMON, LYRE_E_EXPELLED: the context
+ * is over. A daemon that died, or disconnected the context, does not read them. One that did not
+ * answer for a minute, as lyre_last_error() then says, may read them when it goes on. */
 LYRE_API int lyre_deregister(lyre_region* region);
 /* Sends `bytes` (at most 4 MiB) of the region. They must not change until the peer's TCP has
- * acknowledged them: otherwise as lyre_send_block(), which says when that is. LYRE_E_AGAIN. */
+ * acknowledged them or the session has ended: lyre_next_sent() reports the tag. After lyre_close()
+ * and lyre_abort() only lyre_drain() and lyre_deregister() tell. LYRE_E_AGAIN as for
+ * lyre_send_block(). Where each send is copied, also as for lyre_send(), and LYRE_E_INVALID for
+ * more bytes than lyre_block_alloc() allows. */
 LYRE_API int lyre_send_region(lyre_session* session, lyre_region* region, const void* data,
                               size_t bytes, uint64_t tag);
 
@@ -347,10 +362,13 @@ LYRE_API int lyre_set_option(lyre_session* session, lyre_option option, uint32_t
 /* Sends FIN after everything sent before; receiving goes on. */
 LYRE_API int lyre_shutdown(lyre_session* session);
 /* Frees the session. Bytes sent before are still delivered (while the context is open), then FIN.
- * The daemon resets the connection when the peer takes none of them for two minutes. */
+ * No tag of them is reported any more: lyre_drain() tells when all are acknowledged or lost. The
+ * daemon resets the connection when the peer takes none of them for two minutes. */
 LYRE_API void lyre_close(lyre_session* session);
-/* Frees the session; the peer gets a RST. Its unfinished sends are done when this returns or, for
- * those that the NIC still reads, as soon as it has finished. */
+/* Frees the session; the peer gets a RST when the daemon takes the submission: where the submission
+ * ring is full, after a later lyre_poll(). The session's unfinished sends are done then or, for
+ * those that the NIC still reads, as soon as it has finished. No tag of them is reported:
+ * lyre_drain() tells when all are done, and lyre_deregister() for those of a region. */
 LYRE_API void lyre_abort(lyre_session* session);
 
 /* ---- For libraries between a program and Lyre ---- */

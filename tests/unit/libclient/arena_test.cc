@@ -45,6 +45,24 @@ TEST(Arena, UsesTheWholeOfAnOddSize) {
   EXPECT_EQ(Arena::kNone, arena.alloc(1));
 }
 
+TEST(Arena, KnowsItsLargestBlock) {
+  for (const uint64_t bytes : {uint64_t{4096}, 3 * kMiB, 4 * kMiB - 4096, 5 * kMiB}) {
+    Arena arena(bytes);
+    const uint64_t largest = arena.largest_block_bytes();
+    EXPECT_EQ(Arena::kNone, Arena(bytes).alloc(largest + 1)) << bytes;
+    EXPECT_EQ(largest, arena.block_bytes(arena.alloc(largest))) << bytes;
+    EXPECT_EQ(bytes, arena.bytes());
+  }
+  EXPECT_EQ(0u, Arena(0).largest_block_bytes());
+}
+
+TEST(Arena, KnowsTheBlockForSoManyBytes) {
+  Arena arena(kMiB);
+  for (const uint64_t bytes : {1, 4096, 4097, 70'000}) {
+    EXPECT_EQ(Arena::block_bytes_for(bytes), arena.block_bytes(arena.alloc(bytes)));
+  }
+}
+
 TEST(Arena, KnowsWhatIsNotABlock) {
   Arena arena(kMiB);
   const uint64_t block = arena.alloc(16384);

@@ -179,6 +179,7 @@ TEST(Context, BelievesNothingItIsTold) {
   EXPECT_EQ(LYRE_E_DAEMON, distorted([](auto&, auto& h) { h.rings_offset = h.total_bytes; }));
   EXPECT_EQ(LYRE_E_DAEMON, distorted([](auto&, auto& h) { h.arena_offset = UINT64_MAX; }));
   EXPECT_EQ(LYRE_E_DAEMON, distorted([](auto&, auto& h) { h.arena_bytes = h.total_bytes; }));
+  EXPECT_EQ(LYRE_E_DAEMON, distorted([](auto&, auto& h) { h.arena_bytes = 4095; }));
   EXPECT_EQ(LYRE_E_DAEMON, distorted([](auto&, auto& h) { h.copy_bytes = UINT64_MAX; }));
   // More than the memory that was given: touching it would end the process.
   EXPECT_EQ(LYRE_E_NORESOURCES, distorted([](auto& r, auto&) { r.context_bytes <<= 1; }));
@@ -311,6 +312,28 @@ TEST(Context, ItsDescriptorServesOtherLoops) {
   daemon.hang_up();
   EXPECT_EQ(1, ::poll(&entry, 1, 2000));
   EXPECT_EQ(LYRE_E_DAEMON, lyre_poll(context, 0));
+  lyre_context_close(context);
+}
+
+// No completion reports the room. A caller that must not wait would spin until there is some.
+TEST(Context, AnArmedClientWakesToLookForRoomInAFullRing) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  lyre_session* session = open_session(daemon, context, {1, 1});
+  for (uint32_t i = 0; i <= channel::kSubmissionEntries; ++i) {
+    EXPECT_EQ(0, lyre_set_option(session, LYRE_OPTION_CORK, i % 2));
+  }
+  pollfd entry{lyre_eventfd(context), POLLIN, 0};
+  for (int turn = 0; turn < 2; ++turn) {
+    ASSERT_EQ(0, lyre_arm(context));
+    EXPECT_EQ(1, ::poll(&entry, 1, 60'000));
+    EXPECT_EQ(0, lyre_poll(context, 0));
+    EXPECT_EQ(0, ::poll(&entry, 1, 0));
+    daemon.take();
+  }
+  EXPECT_EQ(0, lyre_poll(context, 0));
+  ASSERT_EQ(0, lyre_arm(context));
+  EXPECT_EQ(0, ::poll(&entry, 1, 10)) << "nothing waits for room any more";
   lyre_context_close(context);
 }
 

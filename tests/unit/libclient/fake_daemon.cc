@@ -201,17 +201,34 @@ uint64_t FakeDaemon::rings_heard(uint32_t worker) {
   return count;
 }
 
-channel::RegisterRequest FakeDaemon::take_registration() {
-  channel::RegisterRequest request{};
+template <typename Request>
+Request FakeDaemon::take_memory_request(channel::Control type) {
+  Request request{};
   EXPECT_EQ(static_cast<ssize_t>(sizeof request),
             ::recv(connection_.get(), &request, sizeof request, 0));
-  EXPECT_EQ(channel::Control::kRegister, request.header.type);
+  EXPECT_EQ(type, request.header.type);
   return request;
 }
 
+channel::RegisterRequest FakeDaemon::take_registration() {
+  return take_memory_request<channel::RegisterRequest>(channel::Control::kRegister);
+}
+
+channel::DeregisterRequest FakeDaemon::take_deregistration() {
+  return take_memory_request<channel::DeregisterRequest>(channel::Control::kDeregister);
+}
+
 void FakeDaemon::answer_registration(uint32_t region) {
+  answer_memory_request(channel::Control::kRegistered, region);
+}
+
+void FakeDaemon::answer_deregistration(uint32_t region) {
+  answer_memory_request(channel::Control::kDeregistered, region);
+}
+
+void FakeDaemon::answer_memory_request(channel::Control type, uint32_t region) {
   channel::RegionReply reply{};
-  reply.header.type = channel::Control::kRegistered;
+  reply.header.type = type;
   reply.header.bytes = sizeof reply;
   reply.region = region;
   ::send(connection_.get(), &reply, sizeof reply, MSG_NOSIGNAL);

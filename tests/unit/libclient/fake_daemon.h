@@ -61,12 +61,17 @@ class FakeDaemon {
   /// Waits for what the client asks about memory.
   channel::RegisterRequest take_registration();
   void answer_registration(uint32_t region);
+  channel::DeregisterRequest take_deregistration();
+  void answer_deregistration(uint32_t region);
   /// Waits until the client has hung up; false after two seconds.
   bool sees_the_end();
   void say_goodbye(const char* text);
   void hang_up();
 
  private:
+  template <typename Request>
+  Request take_memory_request(channel::Control type);
+  void answer_memory_request(channel::Control type, uint32_t region);
   void serve();
   bool accept_client();
   void take_attach(bool is_left);

@@ -8,6 +8,7 @@
 #include <future>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "tests/unit/libclient/fake_daemon.h"
 
@@ -64,6 +65,52 @@ TEST_F(Registration, OfAFileWithALongNameIsDirect) {
   const char* why = nullptr;
   EXPECT_EQ(1, lyre_region_is_direct(region_, &why)) << why;
   answer.get();
+}
+
+/// A direct region, from which a session sends.
+class Unsent : public Registration {
+ protected:
+  static constexpr uint32_t kName = 7;
+
+  Unsent() {
+    auto answer = std::async(std::launch::async, [this] {
+      daemon_.take_registration();
+      daemon_.answer_registration(kName);
+    });
+    EXPECT_EQ(0, lyre_register(context_, memory_.data(), kRegionBytes, &region_));
+    EXPECT_EQ(0, lyre_send_region(session_, region_, memory_.data(), kRegionBytes, 0));
+    EXPECT_EQ(channel::Op::kSend, daemon_.take().op);
+  }
+  /// What the daemon is asked while the context is closed, before it sees the hang-up.
+  channel::DeregisterRequest close_context() {
+    auto daemon = std::async(std::launch::async, [this] {
+      const channel::DeregisterRequest request = daemon_.take_deregistration();
+      daemon_.answer_deregistration(request.region);
+      return request;
+    });
+    lyre_context_close(std::exchange(context_, nullptr));
+    return daemon.get();
+  }
+};
+
+// Its owner may change the memory after the close, and the daemon sends for a second more.
+TEST_F(Unsent, IsDeregisteredBeforeTheContextEnds) {
+  EXPECT_EQ(kName, close_context().region);
+  EXPECT_EQ(channel::Op::kAbort, daemon_.take().op);
+  EXPECT_TRUE(daemon_.sees_the_end());
+}
+
+TEST_F(Unsent, IsDeregisteredAlsoWhereItsSessionIsClosed) {
+  lyre_close(session_);
+  EXPECT_EQ(channel::Op::kClose, daemon_.take().op);
+  EXPECT_EQ(kName, close_context().region);
+  EXPECT_FALSE(daemon_.try_take()) << "a closed session is not named again";
+}
+
+TEST_F(Unsent, ThatIsAcknowledgedMeanwhileNeedsNoDeregistration) {
+  daemon_.tell(send_done({1, 1}, 1));
+  lyre_context_close(std::exchange(context_, nullptr));
+  EXPECT_EQ(channel::Op::kClose, daemon_.take().op);
 }
 
 TEST_F(Registration, EndsWithADaemonThatHangsUp) {

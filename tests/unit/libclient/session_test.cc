@@ -177,16 +177,6 @@ TEST_F(SessionTest, CopyingSendPutsBytesIntoTheArena) {
   EXPECT_EQ(0, lyre_send(session, nullptr, 0));
 }
 
-TEST_F(SessionTest, CopyingSendTakesWhatTheArenaHolds) {
-  lyre_session* session = open_session(daemon_, context_, kSessionName);
-  const std::vector<uint8_t> bytes((2u << 20), 0x5a);
-  EXPECT_EQ(1 << 20, lyre_send(session, bytes.data(), bytes.size()));
-  EXPECT_EQ(LYRE_E_AGAIN, lyre_send(session, bytes.data(), 1));
-  daemon_.tell(send_done(kSessionName, 2));
-  lyre_poll(context_, 0);
-  EXPECT_EQ(2 * 64 * 1024, lyre_send(session, bytes.data(), bytes.size()));
-}
-
 TEST_F(SessionTest, BlocksComeBackInOrderWithTheirTags) {
   lyre_session* session = open_session(daemon_, context_, kSessionName);
   for (const uint64_t tag : {11, 0, 13}) {
@@ -237,7 +227,6 @@ TEST_F(SessionTest, RefusesBlocksThatAreNone) {
   lyre_block block{};
   EXPECT_EQ(LYRE_E_INVALID, lyre_block_alloc(context_, 0, &block));
   EXPECT_EQ(LYRE_E_INVALID, lyre_block_alloc(context_, (4u << 20) + 1, &block));
-  EXPECT_EQ(LYRE_E_AGAIN, lyre_block_alloc(context_, 2u << 20, &block));
   ASSERT_EQ(0, lyre_block_alloc(context_, 4096, &block));
   EXPECT_EQ(LYRE_E_INVALID, lyre_send_block(session, &block, 4097, 0));
   EXPECT_EQ(LYRE_E_INVALID, lyre_send_block(session, &block, 0, 0));
@@ -249,73 +238,29 @@ TEST_F(SessionTest, RefusesBlocksThatAreNone) {
   EXPECT_FALSE(daemon_.try_take());
 }
 
-TEST_F(SessionTest, HasAtMostSoManySendsUnderWay) {
-  lyre_session* session = open_session(daemon_, context_, kSessionName);
-  for (uint32_t i = 0; i < channel::kSendsOutstandingMax; ++i) {
-    ASSERT_EQ(1, lyre_send(session, "x", 1));
-    daemon_.take();
-  }
-  EXPECT_EQ(LYRE_E_AGAIN, lyre_send(session, "x", 1));
-  daemon_.tell(send_done(kSessionName, 1));
-  lyre_poll(context_, 0);
-  EXPECT_EQ(1, lyre_send(session, "x", 1));
-}
-
-TEST(Sends, HaveABoundOverAllSessions) {
-  FakeDaemon daemon({.arena_bytes = 128u << 20});
+TEST(Sessions, AFullRingIsToldAndItsRoomIsNews) {
+  FakeDaemon daemon({.arena_bytes = 16u << 20});
   lyre_context* context = daemon.attach();
-  lyre_session* session = nullptr;
-  for (uint32_t i = 0; i < channel::kSendsPerContextMax; ++i) {
-    if (i % channel::kSendsOutstandingMax == 0) {
-      session = open_session(daemon, context, {.index = i, .generation = 1});
-    }
-    ASSERT_EQ(1, lyre_send(session, "x", 1));
-    daemon.take();
-  }
-  lyre_session* another = open_session(daemon, context, {.index = 1, .generation = 1});
-  EXPECT_EQ(LYRE_E_AGAIN, lyre_send(another, "x", 1));
-  daemon.tell(send_done(
-      {.index = channel::kSendsPerContextMax - channel::kSendsOutstandingMax, .generation = 1}, 1));
-  EXPECT_EQ(1, lyre_poll(context, 0));
-  EXPECT_EQ(1, lyre_send(another, "x", 1));
-  lyre_context_close(context);
-}
-
-TEST_F(SessionTest, AFullRingIsToldAndItsRoomIsNews) {
   std::vector<lyre_session*> sessions;
   for (uint32_t i = 0; i < 8; ++i) {
-    sessions.push_back(open_session(daemon_, context_, {.index = i, .generation = 1}));
+    sessions.push_back(open_session(daemon, context, {.index = i, .generation = 1}));
   }
-  int sent = 0;
-  for (lyre_session* session : sessions) {
-    for (int i = 0; i < 200 && lyre_send(session, "x", 1) == 1; ++i) ++sent;
+  for (uint32_t i = 0; i < channel::kSubmissionEntries; ++i) {
+    ASSERT_EQ(1, lyre_send(sessions[i % 8], "x", 1)) << lyre_last_error();
   }
-  // The arena has 256 blocks: frees them by what the daemon finished, the ring stays full.
-  EXPECT_EQ(256, sent);
-  for (uint32_t i = 0; i < 2; ++i) {
-    daemon_.tell(send_done({.index = i, .generation = 1}, i == 0 ? 200 : 56));
-  }
-  lyre_poll(context_, 0);
-  for (int turn = 0; turn < 3; ++turn) {
-    for (uint32_t i = 2 + 2 * static_cast<uint32_t>(turn); i < 4 + 2 * static_cast<uint32_t>(turn);
-         ++i) {
-      int mine = 0;
-      while (mine < 128 && lyre_send(sessions[i], "x", 1) == 1) ++mine;
-      sent += mine;
-      daemon_.tell(send_done({.index = i, .generation = 1}, static_cast<uint64_t>(mine)));
-    }
-    lyre_poll(context_, 0);
-  }
-  EXPECT_EQ(static_cast<int>(channel::kSubmissionEntries), sent);
   EXPECT_EQ(LYRE_E_AGAIN, lyre_send(sessions[0], "x", 1));
-  EXPECT_EQ(0, lyre_poll(context_, 0));
+  EXPECT_STREQ("the worker's submission ring is full", lyre_last_error());
+  EXPECT_EQ(0, lyre_poll(context, 0));
   // What must not be lost waits here, behind the full ring.
   lyre_shutdown(sessions[0]);
   lyre_abort(sessions[1]);
-  for (int i = 0; i < sent; ++i) ASSERT_EQ(Op::kSend, daemon_.take().op);
-  EXPECT_EQ(1, lyre_poll(context_, 0));  // there is room again
-  EXPECT_EQ(Op::kShutdown, daemon_.take().op);
-  EXPECT_EQ(Op::kAbort, daemon_.take().op);
+  for (uint32_t i = 0; i < channel::kSubmissionEntries; ++i) {
+    ASSERT_EQ(Op::kSend, daemon.take().op);
+  }
+  EXPECT_EQ(1, lyre_poll(context, 0));  // there is room again
+  EXPECT_EQ(Op::kShutdown, daemon.take().op);
+  EXPECT_EQ(Op::kAbort, daemon.take().op);
+  lyre_context_close(context);
 }
 
 TEST_F(SessionTest, ReceivesSlicesInOrderAndGivesThemBack) {
@@ -492,6 +437,36 @@ TEST_F(SessionTest, AClosedSessionsBlocksComeBackAtItsEnd) {
   EXPECT_EQ(0u, next_event(context_).happened);
   EXPECT_EQ(0, lyre_block_alloc(context_, 1u << 20, &next));
   EXPECT_EQ(3u, daemon_.take().body.release.slots[0]);
+}
+
+// Nobody can ask it for its error any more.
+TEST_F(SessionTest, WhatAClosedSessionLostIsToldOnceByADrain) {
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
+  ASSERT_EQ(1, lyre_send(session, "x", 1));
+  lyre_close(session);
+  EXPECT_EQ(LYRE_E_AGAIN, lyre_drain(context_, 0));
+  daemon_.tell(ended(kSessionName, EndStatus::kReset));
+  EXPECT_EQ(LYRE_E_RESET, lyre_drain(context_, 0));
+  EXPECT_EQ(0, lyre_drain(context_, 0));
+}
+
+TEST_F(SessionTest, ADrainTellsNoLossThatTheUserWantedOrCanAskFor) {
+  constexpr SessionName kOther{.index = 8, .generation = 1};
+  constexpr SessionName kThird{.index = 9, .generation = 1};
+  lyre_session* aborted = open_session(daemon_, context_, kSessionName);
+  lyre_session* open = open_session(daemon_, context_, kOther);
+  lyre_session* acknowledged = open_session(daemon_, context_, kThird);
+  for (lyre_session* session : {aborted, open, acknowledged}) {
+    ASSERT_EQ(1, lyre_send(session, "x", 1));
+  }
+  lyre_abort(aborted);
+  daemon_.tell(ended(kSessionName, EndStatus::kAborted));
+  daemon_.tell(ended(kOther, EndStatus::kReset));
+  lyre_close(acknowledged);
+  daemon_.tell(send_done(kThird, 1));
+  daemon_.tell(ended(kThird, EndStatus::kReset));
+  EXPECT_EQ(0, lyre_drain(context_, 0));
+  EXPECT_EQ(LYRE_E_RESET, lyre_session_error(open));
 }
 
 TEST_F(SessionTest, StaleNamesAreIgnoredButTheirSlotsGoBack) {

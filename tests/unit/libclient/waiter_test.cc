@@ -55,6 +55,18 @@ TEST_F(WaiterTest, ArmedItLetsTheWorkersRing) {
   EXPECT_FALSE(waiter.disarm());
 }
 
+TEST_F(WaiterTest, ATimerMakesItReadableUntilItIsDisarmed) {
+  EXPECT_TRUE(waiter.set_timer(1));
+  EXPECT_TRUE(waiter.arm(nothing_waits));
+  pollfd entry{waiter.poll_fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&entry, 1, 60'000), 1);
+  EXPECT_TRUE(waiter.disarm());
+  EXPECT_FALSE(is_readable());
+  EXPECT_TRUE(waiter.set_timer(kLongTimeNs));
+  EXPECT_TRUE(waiter.arm(nothing_waits));
+  EXPECT_FALSE(is_readable());
+}
+
 TEST_F(WaiterTest, IsNotArmedBesideWork) {
   EXPECT_FALSE(waiter.arm(something_waits));
   EXPECT_EQ(sleeps.load(), 0u);
