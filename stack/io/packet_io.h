@@ -145,6 +145,9 @@ class PacketIo {
   /// Sends the first n packets of `in` and returns n. Owner: the backend takes those; the others
   /// stay with the caller. Pieces may be read until region_holds() has fallen accordingly.
   virtual size_t tx_burst(std::span<PacketBuf* const> in) = 0;
+  /// Packets that tx_burst() took are not in the device's ring, which was full. The next
+  /// tx_burst(), also an empty one, offers them again.
+  virtual bool has_unsent() const { return false; }
   /// Frees the packets that the port has finished sending, as far as the driver can be asked to.
   virtual void reclaim() = 0;
   /// The worker waits until the port frees packets that it holds. A port that goes on to free none

@@ -290,7 +290,9 @@ void ConnectionRecords::speak_up(ConnId conn) {
   Connection& c = core_.connections[conn];
   constexpr uint16_t kIsSilent =
       static_cast<uint16_t>(kOpening | state_bit(State::kClosed) | state_bit(State::kTimeWait));
-  if (!is_one_of(c.state, kIsSilent)) c.rcv.ack_now = true;
+  if (is_one_of(c.state, kIsSilent)) return;
+  c.rcv.ack_now = true;
+  c.rcv.was_refused = false;  // by another pool: what this one has no room for is refused anew
 }
 
 }  // namespace lyre::tcp

@@ -117,6 +117,7 @@ class Engine {
   /// The application appended `bytes` to the send queue.
   Effects on_app_send(ConnId conn, uint32_t bytes, Nanos now, SendMark mark = SendMark::kPush);
   /// The application released packets that were charged `charge_bytes`; this may open the window.
+  /// With 0: the receive pool, which had no room for text of the peer, has room again.
   Effects on_app_release(ConnId conn, uint32_t charge_bytes, Nanos now);
   /// The application ends its data: FIN after the queued data. Receiving continues.
   Effects on_app_shutdown(ConnId conn, Nanos now);

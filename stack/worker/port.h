@@ -19,7 +19,7 @@ inline constexpr size_t kTxReservePackets = 16;
 
 /// One queue pair of a port, and the packets that were built and wait for it, in order.
 /// A port that took fewer packets than it was offered is full: it is not offered any more until
-/// begin_turn().
+/// begin_turn(). So is one whose ring has no room for those that it took before.
 /// Owner: *borrows* the queue pair. Waiting packets belong to this object until the port takes them
 /// or the owner of the memory releases waiting().
 /// Thread: the worker.
@@ -68,8 +68,11 @@ class Port {
     return waiting_.try_push(packet);
   }
   /// Offers what waits to the port; what it does not take goes on waiting. Returns the packets
-  /// taken.
+  /// taken. Without any, the port offers its ring again what that refused.
   size_t flush();
+  /// Packets wait here, or the port's ring refused some that the port took: flush() them in a later
+  /// turn.
+  bool has_unsent() const { return io_has_unsent_ || !waiting_.empty(); }
 
   /// Packets of queue() and try_send() so far, and how many of them, the first ones, are sent and
   /// freed, as far as the port knows by now. A packet may read client memory until then.
@@ -89,7 +92,8 @@ class Port {
   uint32_t mtu_bytes_;
   IpMarking marking_;
   bool is_full_ = false;
-  uint64_t taken_ = 0;  ///< packets that the port took
+  bool io_has_unsent_ = false;  ///< after the last burst; its queue may have dropped them since
+  uint64_t taken_ = 0;          ///< packets that the port took
   PortCapture* capture_ = nullptr;
   BoundedVector<io::PacketBuf*, kTxBurstPackets + kTxReservePackets> waiting_;
 };

@@ -154,4 +154,31 @@ size_t ReceivePressure::reset_unread(Context& context) {
   return count;
 }
 
+/// An ACK with the session's window follows where text was refused that may come now. Each session
+/// counts as a segment that has taken its slot, so that few slots do not wake many sessions, which
+/// would be refused again.
+size_t ReceivePressure::wake_refused() {
+  wake_next_at_ = state_.now + kPressurePause;
+  uint32_t slots_free = state_.memory.rx_slots_free();
+  size_t woken = 0;
+  state_.refused.step(kConnectionsPerWalkStepMax, [&](uint32_t conn) {
+    if (!state_.engine.is_open(conn)) return true;
+    if (slots_free == 0 || !may_have_slot(conn, slots_free - 1)) return false;
+    --slots_free;
+    ++woken;
+    parts_.payload.return_charge(conn, 0);
+    return true;
+  });
+  return woken;
+}
+
+/// Whether the next segment in order is taken: SegmentInput::has_share().
+bool ReceivePressure::may_have_slot(uint32_t conn, uint32_t slots_free) const {
+  const session::Session& refused = state_.sessions[conn];
+  if (state_.accounts.may_hold(refused.context, slots_free)) return true;
+  if (!state_.accounts.may_overdraw(refused.context, slots_free)) return false;
+  return !refused.has_readable ||
+         state_.engine.charged_bytes(conn) < kRxFairSlots * state_.memory.rx_slot_bytes();
+}
+
 }  // namespace lyre::worker

@@ -8,6 +8,7 @@
 #include "stack/worker/control_replies.h"
 #include "stack/worker/received_payload.h"
 #include "stack/worker/session_lifecycle.h"
+#include "stack/worker/turn_limits.h"
 #include "stack/worker/worker_state.h"
 
 namespace lyre::worker {
@@ -19,7 +20,9 @@ namespace lyre::worker {
 /// until it is whole, the client with most slots for its weight loses that first, then its unread
 /// sessions, which are reset. After kGreedGrace the client that held most for its weight throughout
 /// is disconnected when it has no unread session left. Nothing is taken from a client below the
-/// floor of ReceiveAccounts. Thread: the worker.
+/// floor of ReceiveAccounts.
+/// The peer of a session that refused text was told a window of zero. When slots are free again, an
+/// ACK tells it of the window. Thread: the worker.
 class ReceivePressure {
  public:
   struct Parts {
@@ -34,12 +37,26 @@ class ReceivePressure {
   /// The client reached its limit. Its sessions are looked at in this turn and the next ones, and
   /// not again for kPressurePause.
   void on_limit(uint32_t context);
+  /// A segment of the session was refused. From now on the session is looked at every
+  /// kPressurePause until it may have a slot.
+  void on_refused(uint32_t conn) {
+    if (state_.refused.empty()) wake_next_at_ = state_.now + kPressurePause;
+    state_.refused.add(conn);
+  }
   /// Part of each turn; returns the work done.
-  size_t relieve() { return is_watching_ ? take_back_some() : 0; }
+  size_t relieve() {
+    const size_t taken_back = is_watching_ ? take_back_some() : 0;
+    const bool may_wake = !state_.refused.empty() && state_.now >= wake_next_at_;
+    return taken_back + (may_wake ? wake_refused() : 0);
+  }
   /// This host stood still at once for so long: clients could return nothing in that time.
   void on_pause(Nanos paused);
-  /// When there is more to take back; kNever where nothing is short.
-  Nanos next_deadline() const { return is_short_ ? next_at_ : short_at_; }
+  /// When there is more to take back, or a refused session to look at; kNever where nothing is
+  /// short.
+  Nanos next_deadline() const {
+    return earlier(is_short_ ? next_at_ : short_at_,
+                   state_.refused.empty() ? kNever : wake_next_at_);
+  }
 
  private:
   size_t take_back_some();
@@ -54,6 +71,8 @@ class ReceivePressure {
   template <typename Slots>
   uint32_t attached_with_most(Slots slots) const;
   uint32_t rotate(Context& context);
+  size_t wake_refused();
+  bool may_have_slot(uint32_t conn, uint32_t slots_free) const;
 
   WorkerState& state_;
   Parts parts_;
@@ -67,6 +86,7 @@ class ReceivePressure {
   Nanos next_at_;
   uint32_t victim_ = 0;      ///< the context that loses unread sessions
   uint32_t read_count_ = 0;  ///< its sessions in a row that had nothing unread
+  Nanos wake_next_at_;
 };
 
 }  // namespace lyre::worker

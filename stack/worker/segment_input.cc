@@ -135,7 +135,9 @@ PacketFate SegmentInput::on_segment(uint32_t conn, const tcp::SegmentIn& segment
   if (segment.payload_bytes == 0 || may_keep_payload(conn, segment)) return input(conn, segment);
   tcp::SegmentIn refused = segment;
   refused.has_room = false;
-  return input(conn, refused);
+  const PacketFate fate = input(conn, refused);
+  parts_.pressure.on_refused(conn);
+  return fate;
 }
 
 PacketFate SegmentInput::input(uint32_t conn, const tcp::SegmentIn& segment) {

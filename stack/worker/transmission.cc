@@ -42,7 +42,7 @@ size_t Transmission::transmit() {
     note_no_progress();
   } else {
     if (queue.has_vain_turns()) queue.begin_round();
-    backoff_.reset();
+    note_progress(sent);
   }
   return sent;
 }
@@ -63,6 +63,15 @@ void Transmission::repeat_an_ack() {
 void Transmission::note_no_progress() {
   TransmitQueue& queue = state_.transmit_queue;
   if (queue.is_round_in_vain() && backoff_.stall(state_.now)) queue.begin_round();
+}
+
+/// Packets that a full port has not sent are offered to it again when the retry interval is over:
+/// the session that they are of may have nothing more to send.
+void Transmission::note_progress(size_t sent) {
+  const bool has_unsent = std::any_of(state_.ports.begin(), state_.ports.end(),
+                                      [](const Port& port) { return port.has_unsent(); });
+  if (sent > 0 || !has_unsent) backoff_.reset();
+  if (has_unsent && state_.transmit_queue.empty()) static_cast<void>(backoff_.stall(state_.now));
 }
 
 /// Packets that the session may build now: room where they go, and buffers in stock.

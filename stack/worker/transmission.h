@@ -37,12 +37,13 @@ class Transmission {
   }
   /// Schedules an ACK that says nothing new, for one of the sessions that sent payload last.
   void repeat_an_ack();
-  /// When sessions are tried again whose ports take nothing.
+  /// When sessions are tried again whose ports take nothing, and ports that have unsent packets.
   Nanos next_deadline() const { return backoff_.next_deadline(); }
 
  private:
   void wake_for_neighbours();
   void note_no_progress();
+  void note_progress(size_t sent);
   struct Sent {
     size_t packets = 0;
     uint64_t bytes = 0;

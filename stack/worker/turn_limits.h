@@ -81,8 +81,8 @@ inline constexpr uint32_t kPortsToHashMax = 64;
 /// Local ports that an open looks at. Where nine of ten are used towards its peer, one open in
 /// 10^11 finds none; where 99 of 100 are, one in 13.
 inline constexpr uint32_t kPortsTriedMax = 256;
-/// Sessions whose ports take nothing are tried again after this time, then after twice the time
-/// each.
+/// Sessions whose ports take nothing, and ports with unsent packets, are tried again after this
+/// time, then after twice the time each.
 inline constexpr Nanos kTransmitRetryFirst = micros(50);
 inline constexpr Nanos kTransmitRetryLongest = millis(10);
 

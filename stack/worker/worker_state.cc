@@ -59,6 +59,7 @@ WorkerState::WorkerState(const WorkerConfig& worker_config, io::PacketMemory& pa
             {.contexts_max = kContextsMax,
              .per_session_max = lent_slots_max(worker_config, packet_memory.rx_slot_bytes())}),
       accounts(packet_memory.rx_slots_free(), kContextsMax),
+      refused(worker_config.engine.connections_max),
       places(worker_config.places, accounts.user_count()),
       notifier({contexts, sessions.get(), loans, *stats_binding.worker},
                {.index = static_cast<uint8_t>(worker_config.index),

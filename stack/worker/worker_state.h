@@ -25,6 +25,7 @@
 #include "stack/worker/tables/orphan_queue.h"
 #include "stack/worker/tables/place_accounts.h"
 #include "stack/worker/tables/receive_accounts.h"
+#include "stack/worker/tables/refused_sessions.h"
 #include "stack/worker/tables/slot_loans.h"
 #include "stack/worker/tables/transmit_queue.h"
 #include "stack/worker/timer_wheel.h"
@@ -129,6 +130,7 @@ struct WorkerState {
   SlotLoans loans;
   InheritedLoans inherited_loans;
   ReceiveAccounts accounts;
+  RefusedSessions refused;
   PlaceAccounts places;
   Notifier notifier;
 };

@@ -12,6 +12,7 @@
 #include "stack/io/dpdk/ipv6_offloads.h"
 #include "stack/io/dpdk/memory.h"
 #include "stack/io/dpdk/queue.h"
+#include "stack/worker/port.h"
 #include "tests/io_contract/dpdk_wire.h"
 #include "tests/io_contract/frames.h"
 
@@ -130,6 +131,30 @@ TEST_F(TxQueue, HoldsThePartOfABurstUntilTheDriverIsClosed) {
   queue->on_closed();
   queue->reclaim();
   EXPECT_EQ(queue->tx_held(), 0u);
+}
+
+// They waited until another packet was sent, for the retransmission timer if need be.
+TEST_F(TxQueue, AWorkersPortOffersTheRestOfABurstAgain) {
+  worker::Port port(*queue, 1500);
+  std::vector<PacketBuf*> packets(20);
+  ASSERT_EQ(memory->alloc_tx(packets), packets.size());
+  for (PacketBuf* packet : packets) {
+    packet->length = 60;
+    port.queue(packet);
+  }
+  driver.room = 10;
+  EXPECT_EQ(port.flush(), 20u);
+  ASSERT_EQ(driver.held.size(), 10u);
+  EXPECT_TRUE(port.has_unsent());
+  port.begin_turn();
+  EXPECT_EQ(port.flush(), 0u) << "the driver has no room yet";
+  driver.room = 100;
+  EXPECT_EQ(port.flush(), 0u);
+  EXPECT_EQ(driver.held.size(), 10u) << "the port is full until the next turn";
+  port.begin_turn();
+  EXPECT_EQ(port.flush(), 0u) << "they were taken before";
+  EXPECT_EQ(driver.held.size(), 20u);
+  EXPECT_FALSE(port.has_unsent());
 }
 
 /// Sends a TSO packet with one piece of client memory.

@@ -18,6 +18,8 @@ namespace {
 constexpr std::string_view kVmbus = "vmbus:";
 constexpr std::string_view kMemif = "net_memif";
 constexpr std::string_view kAfPacket = "net_af_packet";
+constexpr std::string_view kAfXdp = "net_af_xdp";
+constexpr std::string_view kBusyBudget = "busy_budget";
 
 /// A virtual driver, and its options as DPDK 22.11 has them (`valid_arguments` of the driver): the
 /// oldest release that Lyre is built with. net_memif and net_tap ignore all options where they do
@@ -29,8 +31,7 @@ struct VirtualDriver {
 constexpr VirtualDriver kVirtualDrivers[] = {
     {kMemif, "role, socket, socket-abstract, id, bsize, rsize, mac, secret, zero-copy"},
     {kAfPacket, "iface, qpairs, blocksz, framesz, framecnt, qdisc_bypass"},
-    {"net_af_xdp",
-     "iface, start_queue, queue_count, shared_umem, xdp_prog, busy_budget, force_copy"},
+    {kAfXdp, "iface, start_queue, queue_count, shared_umem, xdp_prog, busy_budget, force_copy"},
     {"net_tap", "iface, remote, mac, persist"},
     {"net_virtio_user",
      "path, iface, mac, queues, cq, queue_size, server, mrg_rxbuf, in_order, packed_vq, speed, "
@@ -68,6 +69,21 @@ Status check_choice(const DeviceArgs& args, std::string_view option, std::string
   return Error{EINVAL, args.name() + ": " + std::string(option) + " is '" +
                            std::string(args.value_of(option)) +
                            "', allowed: " + std::string(choices)};
+}
+
+/// With 0 the driver sleeps in poll(), for up to a second, when it has received nothing and the
+/// kernel wants to be told of new buffers: rx_burst() must not block. It takes what is no number
+/// for 0.
+Status check_busy_budget(const DeviceArgs& args) {
+  for (const auto& [name, value] : args.options()) {
+    if (name != kBusyBudget) continue;
+    uint16_t budget = 0;
+    const char* const value_end = value.data() + value.size();
+    const auto [end, failure] = std::from_chars(value.data(), value_end, budget);
+    if (failure == std::errc() && end == value_end && budget > 0) continue;
+    return Error{EINVAL, args.name() + ": busy_budget is '" + value + "', allowed: 1 to 65535"};
+  }
+  return Ok{};
 }
 
 uint32_t round_frame_up(uint32_t value, uint32_t unit) { return (value + unit - 1) / unit * unit; }
@@ -249,6 +265,7 @@ Status check_virtual_device(std::string_view device, const VirtualDeviceNeeds& n
   DeviceArgs args = DeviceArgs::parse(device);
   if (Status known = check_option_names(args); !known) return known;
   if (args.driver() == kMemif) return set_memif_options(args, needs);
+  if (args.driver() == kAfXdp) return check_busy_budget(args);
   return Ok{};
 }
 
@@ -257,6 +274,7 @@ Status prepare_virtual_device(DeviceArgs& args, const VirtualDeviceNeeds& needs)
   if (needs.has_super_packets) {
     return Error{ENOTSUP, args.name() + ": super-packets cross memif wires and virtio NICs only"};
   }
+  if (args.driver() == kAfXdp) return check_busy_budget(args);
   if (args.driver() == kAfPacket) {
     prepare_af_packet(args, needs.mtu_bytes, needs.queue_count);
   }

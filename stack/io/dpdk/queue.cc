@@ -254,10 +254,15 @@ void Queue::flush_pending() {
 /// has freed it, it has freed all that were taken until now.
 uint16_t Queue::burst_pending() {
   const auto count = static_cast<uint16_t>(pending_count_);
-  if (setup_.quirks->is_virtual) return send_by_virtual_driver();
+  const auto send = [&] {
+    return rte_eth_tx_burst(setup_.port_id, setup_.queue_id, pending_.data(), count);
+  };
+  if (setup_.quirks->is_virtual) {
+    return setup_.quirks->frees_while_polled ? driver_call(calls_, send) : send();
+  }
   rte_mbuf* last = pending_[count - 1];
   SentMarks::hold(last);  // before the burst: a sent packet must not be accessed
-  const uint16_t sent = rte_eth_tx_burst(setup_.port_id, setup_.queue_id, pending_.data(), count);
+  const uint16_t sent = send();
   if (sent == count) {
     marks_.add(last, taken_);
     is_unmarked_ = false;
@@ -266,14 +271,6 @@ uint16_t Queue::burst_pending() {
     is_unmarked_ |= sent > 0;
   }
   return sent;
-}
-
-uint16_t Queue::send_by_virtual_driver() {
-  const auto send = [&] {
-    return rte_eth_tx_burst(setup_.port_id, setup_.queue_id, pending_.data(),
-                            static_cast<uint16_t>(pending_count_));
-  };
-  return setup_.quirks->frees_while_polled ? driver_call(calls_, send) : send();
 }
 
 void Queue::note_freed() {

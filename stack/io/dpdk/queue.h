@@ -56,6 +56,7 @@ class Queue final : public PacketIo {
 
   size_t rx_burst(std::span<PacketBuf*> out) override;
   size_t tx_burst(std::span<PacketBuf* const> in) override;
+  bool has_unsent() const override { return pending_count_ > 0; }
   void reclaim() override;
   void note_wait() override;
   size_t tx_held() const override { return taken_ - freed_; }
@@ -114,7 +115,6 @@ class Queue final : public PacketIo {
   size_t prepare_burst(std::span<PacketBuf* const> in);
   void flush_pending();
   uint16_t burst_pending();
-  uint16_t send_by_virtual_driver();
   void ask_to_free();
   void note_freed();
   void drop_pending();

@@ -52,6 +52,7 @@ size_t PcapPort::rx_burst(std::span<PacketBuf*> out) {
 }
 
 size_t PcapPort::tx_burst(std::span<PacketBuf* const> in) {
+  if (in.empty()) return inner_.tx_burst(in);
   // Written to the file before it is sent, because a taken packet must not be accessed. The record
   // of a packet that is not taken is overwritten.
   size_t taken = 0;

@@ -26,6 +26,7 @@ class PcapPort final : public PacketIo {
 
   size_t rx_burst(std::span<PacketBuf*> out) override;
   size_t tx_burst(std::span<PacketBuf* const> in) override;
+  bool has_unsent() const override { return inner_.has_unsent(); }
   void reclaim() override { inner_.reclaim(); }
   size_t tx_held() const override { return inner_.tx_held(); }
   const IoCapabilities& capabilities() const override { return inner_.capabilities(); }

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "stack/tcp/connection_record.h"
 #include "tests/unit/stack/tcp/peer.h"
 
 namespace lyre::tcp {
@@ -134,6 +135,33 @@ TEST(ReceiveWindow, AnUpdateFollowsAlsoWhereAFinIsKnown) {
   ASSERT_TRUE(peer.queue().take_readable());
   EXPECT_TRUE(peer.release(1000).wants_transmit);
   EXPECT_GT(peer.next()->window, 10000u);
+}
+
+// The text held nothing whose release would tell.
+TEST(ReceiveWindow, OpensWhenThePoolHasRoomAgain) {
+  Peer peer;
+  peer.dial();
+  SegmentIn refused = peer.make(kA, 0, 0, 1000);
+  refused.has_room = false;
+  peer.send(refused);
+  EXPECT_EQ(peer.all().back().window, 0u);
+  EXPECT_TRUE(peer.release(0).wants_transmit);
+  EXPECT_GT(peer.next()->window, 10000u);
+  EXPECT_FALSE(peer.release(0).wants_transmit) << "nothing was refused since";
+}
+
+// A successor of the daemon has another pool.
+TEST(ReceiveWindow, OpensWhenTheConnectionHasMoved) {
+  Peer peer;
+  peer.dial();
+  SegmentIn refused = peer.make(kA, 0, 0, 1000);
+  refused.has_room = false;
+  peer.send(refused);
+  EXPECT_EQ(peer.all().back().window, 0u);
+  peer.engine.records().speak_up(peer.conn);
+  const auto ack = peer.next();
+  ASSERT_TRUE(ack.has_value());
+  EXPECT_GT(ack->window, 10000u);
 }
 
 TEST(ReceiveWindow, StaysOpenWhereOnlyTextBehindAGapHasNoRoom) {

@@ -147,6 +147,22 @@ TEST_F(ReceivePool, AServerThatStandsStillForLongKeepsItsSessions) {
   }
 }
 
+// It has nothing whose release would open its window. Its peer's probes come rarely after a while.
+TEST_F(ReceivePool, ARefusedSessionGoesOnWhenOthersOfItsClientReleaseTheirSlots) {
+  fill_unread(*hosts.client_a, *hosts.app_a, 64);
+  const channel::SessionName late = connect_to(kOtherPort);
+  std::vector<io::PacketBuf*> taken;
+  while (free_slots() > kSlots / 16 + 8) taken.push_back(hosts.b.memory().alloc_rx());
+  hosts.client_a->send(late, 0, 1000);
+  hosts.run_for(seconds(20));
+  const PatternApp::Stream* sender = hosts.app_a->stream(late.index);
+  ASSERT_NE(sender, nullptr);
+  ASSERT_EQ(sender->sends_done, 0u) << "there was room for it";
+  greedy_app.keeps_slots = false;
+  EXPECT_TRUE(hosts.run_until([&] { return sender->sends_done == 1; }, millis(100)));
+  hosts.b.memory().release(taken);
+}
+
 /// Eight users of the right host with a client each, which keeps what it is lent.
 class ReceivePoolUsers : public ReceivePool {
  protected:

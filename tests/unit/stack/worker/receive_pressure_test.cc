@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "stack/worker/turn_limits.h"
 #include "tests/unit/stack/worker/connected_parts.h"
 
@@ -29,6 +31,20 @@ class ReceivePressureTest : public ConnectedParts {
   void set_accounts(uint32_t slot_count, uint32_t weight) {
     state.accounts = ReceiveAccounts(slot_count, kContextsMax);
     state.accounts.open(kContext, kUid, weight);
+  }
+  /// The window in the last segment that the session sends now; empty: it sends none.
+  std::optional<uint16_t> told_window(uint32_t of) {
+    constexpr size_t kSourcePortAt = 14 + 20;  // of an Ethernet frame with IPv4 and TCP
+    constexpr size_t kWindowAt = kSourcePortAt + 14;
+    std::optional<uint16_t> window;
+    transmission.transmit();
+    for (const Frame& frame : take_frames()) {
+      if (frame.size() < kWindowAt + 2) continue;
+      const uint16_t port = wire::read_be16(frame.data() + kSourcePortAt);
+      if (port != state.engine.tuple(of).local.port) continue;
+      window = wire::read_be16(frame.data() + kWindowAt);
+    }
+    return window;
   }
   uint32_t held() const { return state.accounts.held_by(kContext); }
   bool is_expelled() const { return state.contexts[kContext].state == Context::State::kExpelled; }
@@ -202,6 +218,35 @@ TEST_F(ReceivePressureTest, NothingIsTakenFromAClientBelowTheFloor) {
   relieve_for(kGreedGrace * 2);
   EXPECT_EQ(state.engine.state(conn), tcp::State::kEstablished);
   EXPECT_FALSE(is_expelled());
+}
+
+// Its peer learned of them by a retransmission of its own, up to two minutes later.
+TEST_F(ReceivePressureTest, ARefusedSessionTellsOfSlotsThatAnotherOneReleases) {
+  set_accounts(/*slot_count=*/16, /*weight=*/1);
+  const uint32_t refused = connect();
+  for (uint32_t i = 0; i < 3; ++i) receive_text(i * kPayload, kPayload);
+  ASSERT_EQ(held(), 3u);
+  exhaust_pool(/*kept=*/2);
+  receive(ip::tcp_frame(segment(refused, 0, kPayload)));
+  ASSERT_EQ(drops(Drop::kRxPoolLow), 1u);
+  EXPECT_EQ(told_window(refused), 0);
+  EXPECT_EQ(pressure.next_deadline(), state.now + kPressurePause);
+  state.now = pressure.next_deadline();
+  pressure.relieve();
+  EXPECT_EQ(told_window(refused), std::nullopt) << "there is none for it yet";
+  payload.discard(conn);
+  state.now = pressure.next_deadline();
+  EXPECT_GT(pressure.relieve(), 0u);
+  EXPECT_GT(told_window(refused).value_or(0), 0u);
+  EXPECT_EQ(pressure.next_deadline(), kNever);
+}
+
+TEST_F(ReceivePressureTest, ARefusedSessionThatEndsIsForgotten) {
+  set_accounts(/*slot_count=*/16, /*weight=*/1);
+  pressure.on_refused(conn + 1);  // which is not open
+  state.now = pressure.next_deadline();
+  EXPECT_EQ(pressure.relieve(), 0u);
+  EXPECT_EQ(pressure.next_deadline(), kNever);
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
+#include <vector>
+
 #include "stack/base/ipv6_address.h"
 #include "tests/unit/stack/worker/connected_parts.h"
 
@@ -262,6 +265,77 @@ TEST_F(FullPort, SessionsWhosePortTakesNothingAreTriedAgainByDeadline) {
   state.now = transmission.next_deadline();
   EXPECT_EQ(transmission.transmit(), 0u);
   EXPECT_GT(transmission.next_deadline() - state.now, kTransmitRetryFirst) << "then later";
+}
+
+// They waited for a session to send: the worker slept meanwhile.
+TEST_F(FullPort, PacketsThatWaitWithoutASessionAreOfferedAgainByDeadline) {
+  EXPECT_EQ(transmission.transmit(), 0u);
+  EXPECT_FALSE(transmission.has_work()) << "not before the deadline";
+  EXPECT_EQ(transmission.next_deadline(), state.now + kTransmitRetryFirst);
+  for (size_t frames = 0; frames <= kTxBurstPackets; ++frames) take_frames();
+  ASSERT_TRUE(state.ports[0].waiting().empty());
+  transmission.transmit();
+  EXPECT_EQ(transmission.next_deadline(), kNever);
+}
+
+/// Takes every packet, and keeps it while its ring has no room.
+class FullRing final : public io::PacketIo {
+ public:
+  explicit FullRing(io::PacketIo& wire) : wire_(wire) {}
+
+  size_t rx_burst(std::span<io::PacketBuf*>) override { return 0; }
+  size_t tx_burst(std::span<io::PacketBuf* const> in) override {
+    kept_.insert(kept_.end(), in.begin(), in.end());
+    if (has_room) kept_.erase(kept_.begin(), kept_.begin() + wire_.tx_burst(kept_));
+    return in.size();
+  }
+  bool has_unsent() const override { return !kept_.empty(); }
+  void reclaim() override { wire_.reclaim(); }
+  size_t tx_held() const override { return kept_.size() + wire_.tx_held(); }
+  const io::IoCapabilities& capabilities() const override { return wire_.capabilities(); }
+  io::IoCounters counters() const override { return wire_.counters(); }
+  bool is_link_up() const override { return wire_.is_link_up(); }
+  int wait_fd() const override { return -1; }
+
+  bool has_room = false;
+
+ private:
+  io::PacketIo& wire_;
+  std::vector<io::PacketBuf*> kept_;
+};
+
+class FullRingTest : public WorkerParts {
+ protected:
+  FullRingTest() {
+    neighbourhood.add_port({.io = &ring,
+                            .addresses = {InterfaceAddress::of(IpAddress::v4(0x0a0a0001), 24)},
+                            .mtu_bytes = 1500});
+  }
+
+  io::sim::Link second_link{{}};
+  FullRing ring{second_link.add_queue(0, memory, 1)};
+};
+
+// The tail of a transfer waited for its retransmission timer.
+TEST_F(FullRingTest, WhatItRefusedIsOfferedAgainByDeadline) {
+  io::PacketBuf* packet = output.alloc();
+  ASSERT_NE(packet, nullptr);
+  packet->length = 60;
+  state.ports[1].queue(packet);
+  EXPECT_EQ(transmission.transmit(), 1u) << "the port took it";
+  EXPECT_FALSE(transmission.has_work());
+  EXPECT_EQ(transmission.next_deadline(), state.now + kTransmitRetryFirst);
+  for (int retries = 0; retries < 20; ++retries) {
+    state.now = transmission.next_deadline();
+    EXPECT_EQ(transmission.transmit(), 0u);
+    EXPECT_GT(transmission.next_deadline(), state.now);
+    EXPECT_LE(transmission.next_deadline(), state.now + kTransmitRetryLongest);
+  }
+  ring.has_room = true;
+  state.now = transmission.next_deadline();
+  transmission.transmit();
+  EXPECT_FALSE(ring.has_unsent());
+  EXPECT_EQ(transmission.next_deadline(), kNever);
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ TEST(VirtualDevice, EveryDriverThatLyreSupportsIsKnown) {
        {"net_memif0,role=server,socket=/run/lyred/wire.sock,socket-abstract=no,id=7,rsize=8",
         "net_memif", "net_memif12,role=client,socket=wire,zero-copy=no,mac=02:00:00:00:00:01",
         "net_af_packet901,iface=eth1,qpairs=1,framesz=2048,framecnt=512,blocksz=4096",
-        "net_af_xdp0,iface=eth1,start_queue=1,queue_count=2,xdp_prog=/x.o,busy_budget=0",
+        "net_af_xdp0,iface=eth1,start_queue=1,queue_count=2,xdp_prog=/x.o,busy_budget=64",
         "net_tap0", "net_tap0,iface=lyre0,remote=eth0,mac=fixed,persist",
         "net_virtio_user0,path=/dev/vhost-net,queues=2,queue_size=1024"}) {
     EXPECT_EQ(wrong_of(device), "");
@@ -102,6 +102,21 @@ TEST(VirtualDevice, ValuesThatMemifCannotHaveAreRefused) {
   EXPECT_THAT(wrong_of("net_memif0,socket-abstract=maybe"), HasSubstr("allowed: yes, no"));
   EXPECT_THAT(wrong_of("net_memif0,id=x"), HasSubstr("id must be a number"));
   EXPECT_THAT(wrong_of("net_memif0,bsize=1000"), HasSubstr("bsize must lie between"));
+}
+
+// The driver then sleeps for up to a second in the worker's turn.
+TEST(VirtualDevice, AnXdpPortWithoutBusyPollingIsRefused) {
+  EXPECT_EQ(wrong_of("net_af_xdp0,iface=eth1,busy_budget=0"),
+            "net_af_xdp0: busy_budget is '0', allowed: 1 to 65535");
+  for (const char* wrong : {"00", "", "x", "1x", "-1", "65536", "64,busy_budget=0"}) {
+    EXPECT_THAT(wrong_of(std::string("net_af_xdp0,iface=eth1,busy_budget=") + wrong),
+                HasSubstr("allowed: 1 to 65535"))
+        << wrong;
+  }
+  EXPECT_EQ(wrong_of("net_af_xdp0,iface=eth1,busy_budget=1"), "");
+  EXPECT_EQ(wrong_of("net_af_xdp0,iface=eth1,busy_budget=65535"), "");
+  DeviceArgs args = DeviceArgs::parse("net_af_xdp0,iface=eth1,busy_budget=0");
+  EXPECT_FALSE(prepare_virtual_device(args, {}));
 }
 
 TEST(VirtualDevice, OtherDriversHaveNoId) {
