@@ -22,10 +22,9 @@ class InterfacesThatGo : public ::testing::Test {
     auto started = environment();
     ASSERT_TRUE(started) << started.error().text;
     for (int end = 0; end < 2; ++end) {
-      const std::string name =
-          end == 0 ? "net_af_packet0,iface=left" : "net_af_packet1,iface=right";
+      const std::string name = driver() + (end == 0 ? "0,iface=left" : "1,iface=right");
       auto memory =
-          (*started)->make_memory(0, {.rx_slots = 1024, .devices = {name}, .tx_packets = 1024});
+          (*started)->make_memory(0, {.rx_slots = 8192, .devices = {name}, .tx_packets = 1024});
       ASSERT_TRUE(memory) << memory.error().text;
       memories_[end] = std::move(*memory);
       PacketMemory* const memories[] = {memories_[end].get()};
@@ -38,25 +37,29 @@ class InterfacesThatGo : public ::testing::Test {
     for (auto& port : ports_) port.reset();
   }
 
+  virtual std::string driver() const { return "net_af_packet"; }
   void look() {
     for (auto& port : ports_) port->look(now_ = now_ + seconds(1));
   }
   std::vector<PortState> states() const { return {ports_[0]->state(), ports_[1]->state()}; }
-  bool moves_a_packet(int from) {
+  /// Sends one from an end to the other; nullptr: it does not arrive.
+  PacketBuf* receive_a_packet(int from) {
     PacketBuf* packet = nullptr;
-    if (memories_[from]->alloc_tx({&packet, 1}) != 1) return false;
+    if (memories_[from]->alloc_tx({&packet, 1}) != 1) return nullptr;
     const std::vector<uint8_t> bytes = frame(7, 40);
     std::copy(bytes.begin(), bytes.end(), packet->data);
     packet->length = static_cast<uint32_t>(bytes.size());
-    if (ports_[from]->queue(0).tx_burst({&packet, 1}) != 1) return false;
+    if (ports_[from]->queue(0).tx_burst({&packet, 1}) != 1) return nullptr;
     for (int i = 0; i < 1000; ++i) {
-      if (ports_[1 - from]->queue(0).rx_burst({&packet, 1}) == 1) {
-        memories_[1 - from]->release({&packet, 1});
-        return true;
-      }
+      if (ports_[1 - from]->queue(0).rx_burst({&packet, 1}) == 1) return packet;
       run("sleep 0.005");
     }
-    return false;
+    return nullptr;
+  }
+  bool moves_a_packet(int from) {
+    PacketBuf* packet = receive_a_packet(from);
+    if (packet != nullptr) memories_[1 - from]->release({&packet, 1});
+    return packet != nullptr;
   }
 
   Nanos now_ = seconds(1);
@@ -106,6 +109,89 @@ TEST_F(InterfacesThatGo, AnInterfaceWithAnotherAddressIsNotTheSame) {
   ASSERT_TRUE(run("ip link set left address 02:00:00:00:00:01"));
   look();
   EXPECT_TRUE(restart_at_once(*ports_[0]));
+}
+
+/// The driver frees nothing of its rings when it closes.
+class XdpInterfacesThatGo : public InterfacesThatGo {
+ protected:
+  std::string driver() const override { return "net_af_xdp"; }
+  using Slots = std::vector<uint32_t>;
+  Slots slots_free() const {
+    return {memories_[0]->rx_slots_free(), memories_[1]->rx_slots_free()};
+  }
+  Slots all_slots() const { return {memories_[0]->rx_slot_count(), memories_[1]->rx_slot_count()}; }
+};
+
+// Each time cost a worker the 2048 slots of a ring, and the third one stopped all of its ports.
+TEST_F(XdpInterfacesThatGo, CostNoSlots) {
+  const Slots when_open = slots_free();
+  EXPECT_LT(when_open, all_slots());
+  for (int round = 0; round < 5; ++round) {
+    for (const int from : {0, 1}) EXPECT_TRUE(moves_a_packet(from)) << from;
+    remove_veth_pair();
+    look();
+    for (auto& port : ports_) EXPECT_FALSE(restart_at_once(*port));
+    EXPECT_EQ(slots_free(), all_slots()) << round;
+    ASSERT_TRUE(make_veth_pair_again(kMtuBytes));
+    look();
+    for (auto& port : ports_) {
+      const Status restarted = restart_at_once(*port);
+      ASSERT_TRUE(restarted) << restarted.error().text;
+    }
+    look();
+    EXPECT_EQ(slots_free(), when_open) << round;
+  }
+}
+
+TEST_F(XdpInterfacesThatGo, CostNoSlotsWhenTheyCannotBeOpened) {
+  remove_veth_pair();
+  look();
+  EXPECT_FALSE(restart_at_once(*ports_[0]));
+  ASSERT_TRUE(make_veth_pair_again(kMtuBytes));
+  ASSERT_TRUE(run("ip link set left address 02:00:00:00:00:77"));
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    EXPECT_FALSE(restart_at_once(*ports_[0]));
+    EXPECT_EQ(slots_free()[0], all_slots()[0]) << attempt;
+  }
+  ASSERT_TRUE(run("ip link set left address 02:00:00:00:00:01"));
+  EXPECT_TRUE(restart_at_once(*ports_[0]));
+}
+
+TEST_F(XdpInterfacesThatGo, CostNoSlotsWhileAnotherSocketHasTheQueue) {
+  ports_[0]->suspend();
+  ports_[0]->close();
+  const MemoryOptions options{.rx_slots = 8192, .devices = {"net_af_xdp2"}, .tx_packets = 1024};
+  auto memory = (*environment())->make_memory(0, options);
+  ASSERT_TRUE(memory) << memory.error().text;
+  PacketMemory* const memories[] = {memory->get()};
+  auto other = (*environment())->open_port({.device = "net_af_xdp2,iface=left"}, memories);
+  ASSERT_TRUE(other) << other.error().text;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    EXPECT_FALSE(restart_at_once(*ports_[0]));
+    EXPECT_EQ(slots_free()[0], all_slots()[0]) << attempt;
+  }
+  (*other)->suspend();
+  (*other)->close();
+  EXPECT_TRUE(restart_at_once(*ports_[0]));
+  EXPECT_TRUE(moves_a_packet(1));
+}
+
+// An upgrade closes a port, and opens it again when the new process fails. A packet that was
+// received before stays with the caller.
+TEST_F(XdpInterfacesThatGo, CostNoSlotsWhenAPortIsClosed) {
+  PacketBuf* kept = receive_a_packet(0);
+  ASSERT_NE(kept, nullptr);
+  const std::vector<uint8_t> bytes(kept->data, kept->data + kept->length);
+  ports_[1]->suspend();
+  ports_[1]->close();
+  EXPECT_EQ(slots_free()[1], all_slots()[1] - 1);
+  ASSERT_TRUE(restart_at_once(*ports_[1]));
+  EXPECT_TRUE(moves_a_packet(0));
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), kept->data));
+  memories_[1]->release({&kept, 1});
+  ports_[1]->suspend();
+  ports_[1]->close();
+  EXPECT_EQ(slots_free()[1], all_slots()[1]);
 }
 
 }  // namespace

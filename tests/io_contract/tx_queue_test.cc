@@ -182,7 +182,7 @@ struct QueueOfUnreadableMemory {
     memory->add_region(kRegion, {client.data(), client.size()});
     {
       const auto lock = map.lock_devices();
-      map.add_device(nullptr, dpdk::DmaMap::Reach::kPoolsOnly);
+      EXPECT_TRUE(map.add_device(nullptr, dpdk::DmaMap::Reach::kPoolsOnly).ok());
     }
     memory->look_at_regions_again();
     queue =

@@ -1,20 +1,50 @@
 #include "stack/io/dpdk/dma_map.h"
 
+#include <linux/vfio.h>
 #include <rte_dev.h>
 #include <rte_memory.h>
 #include <rte_vfio.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <string>
 #include <utility>
 
 namespace lyre::io::dpdk {
 namespace {
 
 constexpr const char* kPoolsOnlyReason = "the driver of a port reads packet memory only";
-constexpr const char* kRefused = "the IOMMU or the driver does not take the memory";
+constexpr const char* kDriverRefuses = "the driver does not take the memory";
 
 uint64_t address(const uint8_t* base) { return reinterpret_cast<uint64_t>(base); }
+
+/// Maps memory in the container that all VFIO devices of the process share, at its own addresses.
+/// DPDK's call for that (rte_vfio_container_dma_map()) has a table of 256 entries. When it is full,
+/// also a removal can fail, and a mapping of addresses that are still mapped says that it is done:
+/// a device would read the pages that were there before. A mapping through the device needs
+/// registration as external memory, of which a process can have about 127. The kernel allows 65,535
+/// mappings (dma_entry_limit of vfio_iommu_type1), and refuses one over another.
+Status map_in_container(const uint8_t* base, size_t bytes) {
+  vfio_iommu_type1_dma_map request{};
+  request.argsz = sizeof request;
+  request.flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE;
+  request.vaddr = request.iova = address(base);
+  request.size = bytes;
+  if (::ioctl(rte_vfio_get_container_fd(), VFIO_IOMMU_MAP_DMA, &request) == 0) return Ok{};
+  return Error{errno, std::string("the IOMMU does not take the memory: ") + std::strerror(errno)};
+}
+
+/// REQUIRES: map_in_container() with the same values was successful. It fails only where the
+/// container has no device any more, and the kernel has removed all mappings.
+void unmap_in_container(const uint8_t* base, size_t bytes) {
+  vfio_iommu_type1_dma_unmap request{};
+  request.argsz = sizeof request;
+  request.iova = address(base);
+  request.size = bytes;
+  ::ioctl(rte_vfio_get_container_fd(), VFIO_IOMMU_UNMAP_DMA, &request);
+}
 
 }  // namespace
 
@@ -23,38 +53,35 @@ DmaMap::Range* DmaMap::find(const uint8_t* base) {
   return at == ranges_.end() ? nullptr : &at->second;
 }
 
-bool DmaMap::map_for_driver(Range& range, rte_device* device) {
+Status DmaMap::map_for_driver(Range& range, rte_device* device) {
   void* base = const_cast<uint8_t*>(range.base);
   if (!range.is_registered) {
-    if (rte_extmem_register(base, range.bytes, nullptr, 0, range.page_bytes) != 0) return false;
+    if (rte_extmem_register(base, range.bytes, nullptr, 0, range.page_bytes) != 0) {
+      return Error{ENOMEM, kDriverRefuses};
+    }
     range.is_registered = true;
   }
-  return rte_dev_dma_map(device, base, address(range.base), range.bytes) == 0;
+  if (rte_dev_dma_map(device, base, address(range.base), range.bytes) == 0) return Ok{};
+  return Error{ENOMEM, kDriverRefuses};
 }
 
-bool DmaMap::map(Range& range) {
+Status DmaMap::map(Range& range) {
   if (vfio_devices_ > 0 && !range.is_in_vfio) {
     if (address(range.base) % range.page_bytes != 0 || range.bytes % range.page_bytes != 0) {
-      return false;  // the IOMMU maps whole pages only
+      return Error{EINVAL, "the IOMMU maps whole pages only"};
     }
-    // The memory is mapped in the VFIO container, not through the device. A device mapping requires
-    // registration as external memory, of which a process can have about 127; the container also
-    // merges adjacent mappings.
-    range.is_in_vfio =
-        rte_vfio_container_dma_map(RTE_VFIO_DEFAULT_CONTAINER_FD, address(range.base),
-                                   address(range.base), range.bytes) == 0;
-    if (!range.is_in_vfio) return false;
+    if (Status mapped = map_in_container(range.base, range.bytes); !mapped) return mapped;
+    range.is_in_vfio = true;
   }
   for (rte_device* device : driver_devices_) {
-    if (!map_for_driver(range, device)) return false;
+    if (Status mapped = map_for_driver(range, device); !mapped) return mapped;
   }
-  return true;
+  return Ok{};
 }
 
 void DmaMap::unmap_vfio(Range& range) {
   if (!range.is_in_vfio) return;
-  rte_vfio_container_dma_unmap(RTE_VFIO_DEFAULT_CONTAINER_FD, address(range.base),
-                               address(range.base), range.bytes);
+  unmap_in_container(range.base, range.bytes);
   range.is_in_vfio = false;
 }
 
@@ -69,7 +96,7 @@ void DmaMap::unmap(Range& range) {
   range.is_registered = false;
 }
 
-bool DmaMap::map_for(Range& range, rte_device* device, Reach reach) {
+Status DmaMap::map_for(Range& range, rte_device* device, Reach reach) {
   return reach == Reach::kVfio ? map(range) : map_for_driver(range, device);
 }
 
@@ -82,24 +109,26 @@ void DmaMap::refuse_optional() {
   }
 }
 
-bool DmaMap::add_device(rte_device* device, Reach reach) {
+Status DmaMap::add_device(rte_device* device, Reach reach) {
   if (reach == Reach::kPoolsOnly) {
     refuse_optional();
-    return true;
+    return Ok{};
   }
-  if (is_physical_) return true;
+  if (is_physical_) return Ok{};
   if (reach == Reach::kVfio) {
     ++vfio_devices_;
   } else {
     driver_devices_.push_back(device);
   }
   for (auto& [start, range] : ranges_) {
-    if (!range.status.ok() || map_for(range, device, reach)) continue;
-    if (range.need == Need::kRequired) return false;
+    if (!range.status.ok()) continue;
+    Status mapped = map_for(range, device, reach);
+    if (mapped.ok()) continue;
+    if (range.need == Need::kRequired) return mapped;
     const std::lock_guard lock(mutex_);
-    range.status = Error{ENOMEM, kRefused};
+    range.status = mapped;
   }
-  return true;
+  return Ok{};
 }
 
 void DmaMap::remove_device(rte_device* device, Reach reach) {
@@ -130,9 +159,9 @@ Status DmaMap::make_reachable(Range& range) {
     range.pages = std::move(*pages);
     return Ok{};
   }
-  if (map(range)) return Ok{};
-  unmap(range);
-  return Error{ENOMEM, kRefused};
+  Status mapped = map(range);
+  if (!mapped.ok()) unmap(range);
+  return mapped;
 }
 
 Status DmaMap::add(const uint8_t* base, size_t bytes, size_t page_bytes, Need need) {

@@ -48,8 +48,8 @@ class DmaMap {
   };
   /// Maps all known memory for `device`, and all memory that is added later. Optional memory that
   /// cannot be mapped is no longer readable by any device: see is_readable().
-  /// False: the device cannot access memory that ports need. REQUIRES: the lock of devices.
-  bool add_device(rte_device* device, Reach reach);
+  /// Fails: the device cannot access memory that ports need. REQUIRES: the lock of devices.
+  Status add_device(rte_device* device, Reach reach);
   /// REQUIRES: the lock of devices.
   void remove_device(rte_device* device, Reach reach);
   /// Thread: the control thread, before any worker runs.
@@ -81,11 +81,11 @@ class DmaMap {
     PinnedPages pages = {};      ///< with physical addresses
   };
   Status make_reachable(Range& range);
-  bool map(Range& range);
+  Status map(Range& range);
   void unmap(Range& range);
   static void unmap_vfio(Range& range);
-  bool map_for_driver(Range& range, rte_device* device);
-  bool map_for(Range& range, rte_device* device, Reach reach);
+  Status map_for_driver(Range& range, rte_device* device);
+  Status map_for(Range& range, rte_device* device, Reach reach);
   void refuse_optional();
   /// REQUIRES: the lock of ranges.
   Range* find(const uint8_t* base);

@@ -135,9 +135,12 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .wait = WaitKind::kXdpSocket,
      .rx_extra_bytes = kXdpHeadroomBytes,
      .descriptors = 2048},
-    // The driver computes its offloads in software, from the first segment only.
+    // The driver computes its offloads in software, from the first segment only. It gives the
+    // kernel the segments by writev(), which fails where a client has truncated the file behind its
+    // memory: the driver would stop at that packet for as long as it is offered.
     {.driver = "net_tap",
      .is_virtual = true,
+     .can_gather = false,
      .uses_checksums = false,
      .wait = WaitKind::kQueueInterrupt},
 };

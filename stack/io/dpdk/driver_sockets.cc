@@ -1,5 +1,6 @@
 #include "stack/io/dpdk/driver_sockets.h"
 
+#include <linux/if_xdp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -51,6 +52,15 @@ void DriverSockets::end() {
     }
   }
   found_.clear();
+}
+
+bool DriverSockets::is_any_zero_copy() const {
+  return domain_ == AF_XDP && std::any_of(found_.begin(), found_.end(), [](int fd) {
+           xdp_options options = {};
+           socklen_t bytes = sizeof options;
+           const int rc = ::getsockopt(fd, SOL_XDP, XDP_OPTIONS, &options, &bytes);
+           return rc != 0 || (options.flags & XDP_OPTIONS_ZEROCOPY) != 0;
+         });
 }
 
 /// The kernel doubles the number that it is given.

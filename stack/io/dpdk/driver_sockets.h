@@ -19,13 +19,16 @@ class DriverSockets {
  public:
   /// Call before the device is opened.
   void begin(WaitKind wait);
-  /// Call when the device has started.
+  /// Call when the device has started, or could not be.
   void find();
   /// Call when the device is closed.
   void end();
 
   /// The socket of a queue; -1: it has none.
   int of_queue(uint16_t queue) const { return queue < found_.size() ? found_[queue] : -1; }
+  /// A NIC writes into the memory of an AF_XDP socket itself, or may do so. REQUIRES: they are
+  /// open.
+  bool is_any_zero_copy() const;
 
   /// Lets packets of `bytes` wait in the interface's queue without filling half of a send buffer.
   /// net_af_packet waits in poll(), without a limit, for the next frame of its ring to become free.

@@ -22,6 +22,7 @@ bool PageMemory::try_map(PageMemory& out, const char* name, size_t bytes, bool i
   void* base = map_huge_aligned(made.bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, made.fd_);
   if (base == MAP_FAILED) return false;
   made.base_ = static_cast<uint8_t*>(base);
+  static_cast<void>(madvise(base, made.bytes_, MADV_DONTDUMP));
   // Populated now: a page fault on the packet path would be a system call, or a SIGBUS when no page
   // is left.
   if (madvise(base, made.bytes_, MADV_POPULATE_WRITE) != 0) return false;

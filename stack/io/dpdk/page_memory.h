@@ -14,7 +14,8 @@ enum class PageKind : uint8_t {
   kOrdinary  ///< pages of the system's size
 };
 
-/// A mapped memfd whose pages are all allocated at creation.
+/// A mapped memfd whose pages are all allocated at creation. It is left out of a core: packets have
+/// what clients send.
 /// Owner: unmaps and closes it when destroyed.
 class PageMemory {
  public:

@@ -28,8 +28,7 @@ namespace lyre::io::dpdk {
 namespace {
 
 /// After an AF_XDP socket has been closed, a thread of the kernel frees its queue of the interface,
-/// and nobody is told when: 10 to 40 ms later on a busy machine. An attempt to open it before that
-/// costs packets that DPDK does not give back.
+/// and nobody is told when: 10 to 40 ms later on a busy machine. It cannot be opened before that.
 constexpr useconds_t kXdpReleaseUs = 200'000;
 
 Error dpdk_error(const std::string& what, int rc) {
@@ -42,6 +41,13 @@ bool makes_interface(const DeviceArgs& args) { return args.driver() == "net_tap"
 /// Workers and peers know a device by its address and its limits.
 Error changed(const std::string& name) {
   return Error{EINVAL, name + ": is back with another address or other limits: restart the daemon"};
+}
+
+/// Slots that the kernel may still write are no longer in the pool.
+Error lacks_slots(const std::string& name) {
+  return Error{ENOBUFS, name +
+                            ": is not opened again, so that a quarter of memory.rx_slots stays "
+                            "free for other ports: restart the daemon"};
 }
 
 /// Whether a device that was `before` is the same, if need be after its address was set again.
@@ -153,6 +159,7 @@ void EthernetPort::close_device() {
   events_.ignore();
   let_interrupt_thread_finish();
   rte_eth_dev_stop(port_id_);
+  was_zero_copy_ = sockets_.is_any_zero_copy();
   // Before the port closes, because some drivers release the device there.
   if (is_dma_attached_) {
     const auto lock = hold_devices(dma_map_, device_lock_);
@@ -229,8 +236,9 @@ Status EthernetPort::attach_dma() {
   is_dma_attached_ = true;
   const auto lock = hold_devices(dma_map_, device_lock_);
   LogQuote said;
-  if (dma_map_.add_device(device_, reach_of(*quirks_, kernel_driver_))) return Ok{};
-  const std::string cause = said.cause("DPDK does not say why");
+  const Status added = dma_map_.add_device(device_, reach_of(*quirks_, kernel_driver_));
+  if (added.ok()) return Ok{};
+  const std::string cause = said.cause(added.error().text);
   return Error{ENOMEM, args_.name() + ": cannot reach the packet memory: " +
                            why_unreachable(args_.kernel_folder(), cause)};
 }
@@ -258,10 +266,10 @@ Status EthernetPort::start() {
   // Whether a NIC's driver has receive interrupts is known only when it starts with them.
   Status started = start_with(wants_interrupts());
   if (!started && wants_interrupts() && !quirks_->is_virtual) started = start_with(false);
+  sockets_.find();
   if (!started) return started;
   if (Status done = limit_to_ipv6_offloads(port_id_, *memories_[0], setup_); !done) return done;
   events_.listen(port_id_, args_.device_name());
-  sockets_.find();
   if (send_buffer_bytes_ > 0) sockets_.grow_send_buffers(send_buffer_bytes_);
   describe_port();
   extended_stats_.open(port_id_);
@@ -273,7 +281,8 @@ bool EthernetPort::wants_interrupts() const {
 }
 
 Status EthernetPort::start_with(bool has_interrupts) {
-  auto configured = configure_port(port_id_, options_, *quirks_, has_interrupts, memories_);
+  auto configured = configure_port(port_id_, options_, *quirks_, has_interrupts, memories_,
+                                   xdp_pools_.mempools());
   if (!configured) return configured.error();
   setup_ = *configured;
   setup_.capabilities.is_beside_kernel = !xdp_program_.path().empty();
@@ -339,7 +348,8 @@ QueueSetup EthernetPort::queue_setup(uint16_t queue) const {
           .has_tcp_checksum = setup_.has_tcp_checksum,
           .has_ipv6_tcp_checksum = setup_.has_ipv6_tcp_checksum,
           .interface = std::string(args_.value_of("iface")),
-          .spread = spread_};
+          .spread = spread_,
+          .xdp_pool = xdp_pools_.of_queue(queue)};
 }
 
 void EthernetPort::make_queues() {
@@ -524,20 +534,23 @@ Status EthernetPort::reopen() {
   return opened;
 }
 
-/// Its driver frees the packets that it holds when it closes.
+/// Its driver frees the packets that it holds when it closes, or else close() does it.
 Status EthernetPort::close_and_open() {
   const IoCapabilities before = info_.capabilities;
   close();
   if (!is_there()) return Error{ENODEV, args_.name() + ": is not there"};
+  if (!xdp_pools_.has_room(quirks_->descriptors)) {
+    retry_.note_failure();
+    return lacks_slots(args_.name());
+  }
   Status opened = open_device();
   if (opened.ok() && info_.capabilities != before) opened = changed(args_.name());
   if (opened.ok()) {
     retry_.note_success();
     return opened;
   }
-  close_device();
-  events_.on_away();
   info_.capabilities = before;
+  close();
   retry_.note_failure();
   return opened;
 }
@@ -546,6 +559,7 @@ void EthernetPort::close() {
   const bool had_xdp_socket = is_attached_ && quirks_->wait == WaitKind::kXdpSocket;
   close_device();
   if (had_xdp_socket) usleep(kXdpReleaseUs);
+  xdp_pools_.take_back(interface_index_, was_zero_copy_);
   keep_mac(args_, info_.capabilities.mac);
   is_reopened_ = true;
   for (const auto& queue : queues_) queue->on_closed();

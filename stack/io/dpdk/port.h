@@ -19,6 +19,7 @@
 #include "stack/io/dpdk/rising_counter.h"
 #include "stack/io/dpdk/rx_wait.h"
 #include "stack/io/dpdk/tx_watch.h"
+#include "stack/io/dpdk/xdp_pool.h"
 #include "stack/io/dpdk/xdp_program.h"
 
 struct rte_device;
@@ -55,7 +56,8 @@ class EthernetPort final : public Port {
         args_(DeviceArgs::parse(options.device)),
         is_memif_client_(args_.driver() == "net_memif" && args_.value_of("role") != "server"),
         dma_map_(dma_map),
-        memories_(memories.begin(), memories.end()) {}
+        memories_(memories.begin(), memories.end()),
+        xdp_pools_(args_.driver() == "net_af_xdp" ? memories : std::span<Memory* const>()) {}
   Status open_device();
   void close_device();
   Status attach();
@@ -113,6 +115,8 @@ class EthernetPort final : public Port {
   PortInfo info_;  ///< drivers may point to its rss_key: restore_rss()
   RssSpread spread_;
   const std::vector<Memory*> memories_;
+  XdpPools xdp_pools_;
+  bool was_zero_copy_ = false;  ///< the AF_XDP device that was closed last
   std::vector<std::unique_ptr<Queue>> queues_;
   std::vector<TxWatch> watches_;  ///< one for each queue
   std::vector<MacAddress> groups_;

@@ -47,12 +47,14 @@ bool has_all(uint64_t offered, uint64_t wanted) { return (offered & wanted) == w
 class Configuration {
  public:
   Configuration(uint16_t port_id, const PortOptions& options, const DriverQuirks& quirks,
-                bool has_interrupts, std::span<Memory* const> memories)
+                bool has_interrupts, std::span<Memory* const> memories,
+                std::span<rte_mempool* const> rx_pools)
       : port_id_(port_id),
         options_(options),
         quirks_(quirks),
         has_interrupts_(has_interrupts),
-        memories_(memories) {}
+        memories_(memories),
+        rx_pools_(rx_pools) {}
 
   Result<PortSetup> run() {
     const int rc = rte_eth_dev_info_get(port_id_, &device_);
@@ -201,8 +203,8 @@ class Configuration {
     rte_eth_rxconf rx = device_.default_rxconf;
     rx.offloads = config_.rxmode.offloads;
     const auto node = static_cast<unsigned>(rte_eth_dev_socket_id(port_id_));
-    int rc = rte_eth_rx_queue_setup(port_id_, queue, rx_descriptors_, node, &rx,
-                                    memories_[queue]->rx_mempool());
+    rte_mempool* pool = rx_pools_.empty() ? memories_[queue]->rx_mempool() : rx_pools_[queue];
+    int rc = rte_eth_rx_queue_setup(port_id_, queue, rx_descriptors_, node, &rx, pool);
     if (rc != 0)
       return step_failed(options_, "cannot set up receive queue " + std::to_string(queue), rc);
     // Never MBUF_FAST_FREE: it returns attached client memory to the pool.
@@ -263,6 +265,7 @@ class Configuration {
   const DriverQuirks& quirks_;
   const bool has_interrupts_;
   const std::span<Memory* const> memories_;
+  const std::span<rte_mempool* const> rx_pools_;
   rte_eth_dev_info device_ = {};
   rte_eth_conf config_ = {};
   uint16_t rx_descriptors_ = 0;
@@ -274,8 +277,9 @@ class Configuration {
 
 Result<PortSetup> configure_port(uint16_t port_id, const PortOptions& options,
                                  const DriverQuirks& quirks, bool has_interrupts,
-                                 std::span<Memory* const> memories) {
-  return Configuration(port_id, options, quirks, has_interrupts, memories).run();
+                                 std::span<Memory* const> memories,
+                                 std::span<rte_mempool* const> rx_pools) {
+  return Configuration(port_id, options, quirks, has_interrupts, memories, rx_pools).run();
 }
 
 }  // namespace lyre::io::dpdk

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "stack/base/result.h"
 #include "stack/io/dpdk/driver_quirks.h"
 #include "stack/io/dpdk/environment.h"
 #include "stack/io/dpdk/memory.h"
+
+struct rte_mempool;
 
 namespace lyre::io::dpdk {
 
@@ -20,11 +23,13 @@ struct PortSetup {
   uint64_t rss_hashes = 0;  ///< RTE_ETH_RSS_*: of what the NIC spreads packets by; 0: it does not
 };
 
-/// Configures an Ethernet device that DPDK knows and sets up one queue pair for each memory.
+/// Configures an Ethernet device that DPDK knows and sets up one queue pair for each memory, whose
+/// driver takes receive buffers from `rx_pools`; empty: from the memories' own.
 /// `has_interrupts`: with an interrupt for each receive queue.
 /// Thread: the control thread. Fails: one line that names the port and the step.
 Result<PortSetup> configure_port(uint16_t port_id, const PortOptions& options,
                                  const DriverQuirks& quirks, bool has_interrupts,
-                                 std::span<Memory* const> memories);
+                                 std::span<Memory* const> memories,
+                                 std::span<rte_mempool* const> rx_pools = {});
 
 }  // namespace lyre::io::dpdk

@@ -11,6 +11,7 @@
 #include "stack/io/complete_checksums.h"
 #include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/mbuf_layout.h"
+#include "stack/io/dpdk/xdp_pool.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -95,7 +96,9 @@ uint16_t Queue::receive_from_driver(std::span<rte_mbuf*> out) {
   const auto receive = [&] {
     return rte_eth_rx_burst(setup_.port_id, setup_.queue_id, out.data(), limit);
   };
-  return setup_.quirks->frees_while_polled ? driver_call(calls_, receive) : receive();
+  const uint16_t got = setup_.quirks->frees_while_polled ? driver_call(calls_, receive) : receive();
+  if (setup_.xdp_pool != nullptr) setup_.xdp_pool->on_received(out.first(got));
+  return got;
 }
 
 /// Whether packets have arrived. Not every driver can count them without receiving them.

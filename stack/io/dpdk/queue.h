@@ -20,6 +20,8 @@
 
 namespace lyre::io::dpdk {
 
+class XdpPool;
+
 /// The settings that are common to all queues of a port.
 struct QueueSetup {
   uint16_t port_id = 0;
@@ -37,8 +39,9 @@ struct QueueSetup {
   bool has_ip_checksum = false;     ///< the device completes IPv4 headers
   bool has_tcp_checksum = false;    ///< the device completes TCP over IPv4
   bool has_ipv6_tcp_checksum = false;
-  std::string interface;  ///< the kernel interface under the port; empty: none
-  RssSpread spread;       ///< of received packets over the port's queues
+  std::string interface;        ///< the kernel interface under the port; empty: none
+  RssSpread spread;             ///< of received packets over the port's queues
+  XdpPool* xdp_pool = nullptr;  ///< of an AF_XDP queue
 };
 
 /// One queue pair of a port.

@@ -144,6 +144,15 @@ TEST(DriverQuirks, OnlyTheseReadPacketMemoryAlone) {
   }
 }
 
+// A client that truncated a file that it sends from stopped the TAP port for all: writev() fails at
+// such a page, and the driver takes no packet behind it.
+TEST(DriverQuirks, NoClientsMemoryIsGivenToDriversThatSendByASystemCall) {
+  EXPECT_FALSE(quirks_of("net_tap").can_gather);
+  EXPECT_FALSE(quirks_of("net_af_xdp").can_gather) << "from the first segment only";
+  EXPECT_TRUE(quirks_of("net_memif").can_gather);
+  EXPECT_TRUE(quirks_of("net_af_packet").can_gather) << "it copies, and a fault is handled";
+}
+
 /// max_mtu and max_rx_pktlen of the drivers, and the MTU that may be configured.
 TEST(MtuLimit, IsWhatTheDriverStates) {
   EXPECT_EQ(mtu_limit(1460, 1460 + 14), 1460u) << "gve, 24.11: a frame without CRC";

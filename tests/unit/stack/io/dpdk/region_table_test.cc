@@ -72,7 +72,8 @@ TEST_F(RegionTableTest, WhatANewDeviceCannotReachIsCopied) {
   ASSERT_TRUE(add(7, memory));
   {
     const auto lock = dma_map.lock_devices();
-    ASSERT_TRUE(dma_map.add_device(nullptr, DmaMap::Reach::kVfio)) << "without a VFIO container";
+    ASSERT_TRUE(dma_map.add_device(nullptr, DmaMap::Reach::kVfio).ok())
+        << "without a VFIO container";
   }
   table.look_again();
   EXPECT_FALSE(table.is_readable_by_ports(7));
