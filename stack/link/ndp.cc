@@ -47,6 +47,7 @@ void Ndp::on_link_up(uint8_t port, Nanos now) {
     own.deadline = now;
   }
   trust_all(port);
+  ports_[port].may_solicit_at = now;  // the last solicitation may be lost
   if (ports_[port].takes_routers && link_local_of(port)) solicit_routers(ports_[port], now);
 }
 
@@ -316,7 +317,7 @@ void Ndp::step(Own& own, Nanos now, NeighbourOutList& out) {
 
 void Ndp::solicit_routers(Port& port, Nanos now) {
   port.solicit_interval = kRouterSolicitInterval;
-  port.solicit_at = now;
+  port.solicit_at = later(now, port.may_solicit_at);
 }
 
 /// RFC 7559 2: within a tenth, so that hosts do not ask in step.
@@ -338,6 +339,7 @@ void Ndp::step_port(uint8_t index, Nanos now, NeighbourOutList& out) {
   message.source_mac = port.mac;
   const NdpPacket packet{{from->address.address, kAllRouters}, message};
   if (!out.try_push(out_of(index, multicast_mac(kAllRouters), packet))) return;
+  port.may_solicit_at = now + kRouterSolicitInterval;
   port.solicit_at = now + randomised(port.solicit_interval);
   port.solicit_interval = earlier(port.solicit_interval * 2, kRouterSolicitIntervalMax);
 }

@@ -109,6 +109,7 @@ class Ndp {
     MacAddress mac;
     Nanos solicit_interval = kRouterSolicitInterval;  ///< after the next router solicitation
     Nanos solicit_at = kNever;
+    Nanos may_solicit_at;  ///< RFC 4861 6.3.7: kRouterSolicitInterval after the last one
   };
   struct Router {
     IpAddress address;

@@ -134,9 +134,12 @@ void NeighbourCache::on_timer(Nanos now, SolicitList& out) {
 void NeighbourCache::run_port(uint8_t port, Nanos now, SolicitList& out) {
   NeighbourTable& table = ports_[port].table;
   Nanos earliest{0};
+  postponed_ = 0;
   while (table.next_deadline() <= now) {
     if (step({port, table.first_due()}, now, out)) continue;
-    if (!out.full() && !lost_.full()) earliest = ports_[port].solicits.ready_at();
+    const bool is_short_of_rate =
+        !out.full() && !lost_.full() && postponed_ < kPostponedPerTimerMax;
+    if (is_short_of_rate) earliest = ports_[port].solicits.ready_at();
     break;
   }
   next_deadline_ = earlier(next_deadline_, later(table.next_deadline(), earliest));
@@ -194,8 +197,8 @@ void NeighbourCache::make_stale(Entry entry, Nanos now) {
   set_deadline(entry, now + kStaleHold);
 }
 
-/// Handles the entry's deadline. False: it stays due. It must ask, and `out` is full or the rate is
-/// exceeded; or it is lost, and the list of those is full.
+/// Handles the entry's deadline. False: it stays due. It must ask, and `out` is full, or the rate
+/// is exceeded and it is not postponed; or it is lost, and the list of those is full.
 bool NeighbourCache::step(Entry entry, Nanos now, SolicitList& out) {
   Neighbour& due = at(entry);
   switch (due.state) {
@@ -248,11 +251,21 @@ void NeighbourCache::make_unasked(Entry entry) {
 bool NeighbourCache::try_ask(Entry entry, std::optional<MacAddress> mac, Nanos now,
                              SolicitList& out) {
   // On failure the deadline stays, so the entry is the first at the next call.
-  if (out.full() || !ports_[entry.port].solicits.take(now)) return false;
+  if (out.full()) return false;
+  if (!ports_[entry.port].solicits.take(now)) return try_postpone(entry, now);
   Neighbour& asked = at(entry);
   out.push({entry.port, asked.ip, mac});
   ++asked.tries;
   set_deadline(entry, now + kRetransmitTime);
+  return true;
+}
+
+/// The rate is exceeded. Clients can make entries without holders by aborted connections, as many
+/// as the table takes. The entry is kept: a new one for the same address could ask at once.
+bool NeighbourCache::try_postpone(Entry entry, Nanos now) {
+  if (at(entry).holders > 0 || postponed_ == kPostponedPerTimerMax) return false;
+  ++postponed_;
+  set_deadline(entry, now + kPostponement);
   return true;
 }
 

@@ -27,6 +27,11 @@ inline constexpr size_t kLostPerTimerMax = 32;
 /// once.
 inline constexpr uint32_t kSolicitsPerSecondMax = 1000;
 inline constexpr uint32_t kSolicitsAtOnceMax = 512;
+/// When the rate is used up, a neighbour without holders is postponed for this long, so that those
+/// with holders are asked for first. Less than the time in which kSolicitsAtOnceMax are earned.
+inline constexpr Nanos kPostponement = millis(250);
+/// Neighbours of one port that one call of on_timer() can postpone.
+inline constexpr uint32_t kPostponedPerTimerMax = 32;
 
 /// RFC 4861 10: REACHABLE_TIME before its random factor of 0.5 to 1.5, RETRANS_TIMER,
 /// DELAY_FIRST_PROBE_TIME, MAX_MULTICAST_SOLICIT and MAX_UNICAST_SOLICIT. ARP uses the same values.
@@ -108,7 +113,8 @@ class NeighbourCache {
   void forget(uint8_t port);
 
   /// Appends the solicitations that are due. Call when next_deadline() has passed; what does not
-  /// fit into `out` stays due, what exceeds the rate becomes due again when the rate allows it.
+  /// fit into `out` stays due, what exceeds the rate becomes due again when the rate allows it, for
+  /// neighbours without holders after those with holders.
   void on_timer(Nanos now, SolicitList& out);
   /// The neighbours that the last on_timer() made unreachable.
   const LostList& lost() const { return lost_; }
@@ -146,6 +152,7 @@ class NeighbourCache {
   void run_port(uint8_t port, Nanos now, SolicitList& out);
   bool step(Entry entry, Nanos now, SolicitList& out);
   bool try_ask(Entry entry, std::optional<MacAddress> mac, Nanos now, SolicitList& out);
+  bool try_postpone(Entry entry, Nanos now);
   void make_unasked(Entry entry);
 
   uint64_t seed_;
@@ -153,6 +160,7 @@ class NeighbourCache {
   uint32_t generation_ = 0;
   Nanos next_deadline_ = kNever;  ///< at or before the earliest time at which on_timer() can act
   LostList lost_;
+  uint32_t postponed_ = 0;             ///< by run_port(), of its port
   std::vector<PortNeighbours> ports_;  ///< kPortsMax of them
 };
 

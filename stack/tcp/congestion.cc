@@ -53,6 +53,8 @@ void congestion_start_data(Congestion& cc, SeqNum nxt) {
 void congestion_on_ack(Congestion& cc, const CongestionAck& ack, Nanos now) {
   if (!ack.is_cwnd_limited) {
     end_epoch(cc);  // RFC 9438 5.8: periods in which the application limits the window do not count
+    // HyStart++ does not see these ACKs: a round that is over must stay so for more than 2 GiB.
+    if (ack.una.after(cc.hystart.round_end)) cc.hystart.round_end = ack.una - 1;
     return;
   }
   uint32_t delivered = ack.delivered_bytes;

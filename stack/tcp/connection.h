@@ -157,6 +157,9 @@ struct RecoveryState {
   bool tail_probe_open = false;
   bool tail_probe_is_retransmit = false;
   bool syn_retransmitted = false;
+  /// Reductions that were undone since SND.UNA passed `recover`. No record has it: a successor
+  /// counts from zero.
+  uint8_t undo_count = 0;
   SeqNum recover;  ///< snd.nxt at the start of the phase
   SeqNum rack_end;
   SeqNum rack_fack;  ///< highest byte known to have arrived
@@ -169,6 +172,11 @@ struct RecoveryState {
   uint32_t recover_flight_bytes = 0;
   uint32_t undo = kNoNode;  ///< index in Core::undos; kNoNode: nothing to restore
 };
+
+/// Adds one to a counter, which stays at its maximum.
+constexpr void count_up(uint32_t& counter) {
+  if (counter != UINT32_MAX) ++counter;
+}
 
 /// One connection: a value without pointers. Frequently used fields come first.
 struct Connection {

@@ -264,6 +264,7 @@ void react_to_ack(Core& core, Connection& c, AckSample& sample, const AckOutcome
   // 4. The old phase ends before losses are looked for, so that a loss found now starts a new one.
   const bool followed_prr = follows_prr(c);
   if (is_phase_over(c)) leave_recovery(c);
+  if (c.snd.una.at_or_after(recovery.recover)) recovery.undo_count = 0;
   // 5. Losses are found and react before the echo does: a window is reduced once for both.
   const bool may_hide_loss = c.has_outstanding();
   const uint32_t lost_count = may_hide_loss ? find_losses(core, c, outcome, now) : 0;

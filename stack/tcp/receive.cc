@@ -203,7 +203,7 @@ void schedule_ack(Connection& c, const SegmentIn& segment, bool filled_gap, Nano
 }
 
 void ack_out_of_order(Connection& c, const NewText& text, Effects& effects) {
-  ++c.out_of_order_segments;
+  count_up(c.out_of_order_segments);
   if (c.has_sack) {
     add_sack_block(c, {.start = text.start, .end = text.end});
   } else if (c.rcv.dup_acks_owed < UINT8_MAX) {
@@ -230,7 +230,7 @@ void store_text(Core& core, Connection& c, const SegmentIn& segment, SeqNum star
   }
   const NewText& text = *place;
   if (text.is_empty()) {
-    ++c.duplicate_segments;
+    count_up(c.duplicate_segments);
     note_duplicate(c, start, end);
     // RFC 2018 4: the block that contains the segment that just arrived comes first.
     if (c.has_sack && start.after(c.rcv.nxt)) add_sack_block(c, {.start = start, .end = end});

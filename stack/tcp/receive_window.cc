@@ -56,7 +56,8 @@ uint32_t least_step_bytes(const Connection& c) {
 /// up: truncation would move the edge left (RFC 9293 3.8.6: do not shrink). Zero while text in that
 /// window finds no room, as Linux does without memory: otherwise its sender sees nothing but
 /// retransmissions without success, and gives up a peer that lives. The edge stays: what finds room
-/// is accepted.
+/// is accepted. Once the window was told open again (release_charge()), it stays so until text is
+/// refused again.
 uint16_t field_for_edge(ReceiveState& rcv, SeqNum ack, uint8_t scale) {
   if (rcv.was_refused) return 0;
   const uint32_t unit = 1u << scale;

@@ -34,8 +34,9 @@ inline constexpr uint32_t kShareOfFreeRecords = 8;
 /// Every function keeps sacked_bytes, lost_bytes and record_count correct.
 ///
 /// The peer cannot make it expensive: SACK blocks are rounded to whole segments, so that records
-/// are at most as many as segments were sent; a connection has only a share of the free records;
-/// and a block is found in O(log n) (RecordIndex).
+/// are at most as many as segments were sent; a connection has only a share of the free records; a
+/// block is found in O(log n) (RecordIndex); and what is marked lost is in flight again without a
+/// retransmission a few times in a window (kUndosPerWindowMax).
 class Scoreboard {
  public:
   Scoreboard(Core& core, Connection& c) : core_(core), c_(c), list_(c.snd.sent) {}

@@ -68,7 +68,7 @@ void answer_unacceptable(Core& core, Connection& c, const SegmentIn& segment, Na
   const bool is_fin_again = segment.flags.has(TcpFlags::kFin) && end == c.rcv.fin_seq;
   if (c.state == State::kTimeWait && is_fin_again) restart_time_wait(c, now);
   if (is_repeat) {
-    ++c.duplicate_segments;
+    count_up(c.duplicate_segments);
     note_duplicate(c, segment.seq, end);
     return ack_at_once(c, effects);
   }

@@ -20,14 +20,16 @@ bool is_told_by_timestamp(UndoState& undo, const Connection& c, const AckSample&
   return SeqNum(sample.ts_echo).before(SeqNum(timestamp_at(c, resent_at)));
 }
 
-/// RFC 3708 2: everything that was retransmitted arrived twice.
+/// RFC 3708 2: everything that was retransmitted arrived twice. A block of more than that reports
+/// something else.
 bool is_told_by_duplicates(UndoState& undo, const Connection& c, const AckSample& sample) {
   if (!sample.has_dsack || undo.resent_bytes == 0) return false;
   const bool is_of_episode = sample.dsack.end.after(undo.una) &&
                              sample.dsack.end.at_or_before(c.snd.nxt) &&
                              sample.dsack.start.before(sample.dsack.end);
-  if (!is_of_episode) return false;
-  undo.resent_bytes -= std::min(undo.resent_bytes, sample.dsack.end.since(sample.dsack.start));
+  const uint32_t bytes = sample.dsack.end.since(sample.dsack.start);
+  if (!is_of_episode || bytes > undo.resent_bytes) return false;
+  undo.resent_bytes -= bytes;
   return undo.resent_bytes == 0;
 }
 
@@ -49,6 +51,7 @@ void undo_reduction(Core& core, Connection& c, const UndoState& undo) {
   c.snd.dup_bytes = 0;
   c.snd.dup_acks = 0;
   c.ecn.owes_cwr = false;
+  ++recovery.undo_count;
   ++c.undone_reductions;
   c.changes.add(Change::kUndone);
 }
@@ -57,6 +60,7 @@ void undo_reduction(Core& core, Connection& c, const UndoState& undo) {
 
 void remember_before_reduction(Core& core, Connection& c) {
   forget_reduction(core, c);
+  if (c.recovery.undo_count == kUndosPerWindowMax) return;
   c.recovery.undo = core.undos.take();
   UndoState& undo = core.undos[c.recovery.undo];
   undo.una = c.snd.una;

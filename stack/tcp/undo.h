@@ -10,7 +10,11 @@ namespace lyre::tcp {
 /// F-RTO (RFC 5682): it does not change what is sent, decides on the first ACK, and covers fast
 /// recovery too. Timestamps are on by default.
 
-/// Called before a reduction changes any state.
+/// Reductions that are undone until SND.UNA passes `recover`. An undo costs two passes over the
+/// sent records: what was lost is in flight again, and the next ACK may mark all of it lost.
+inline constexpr uint8_t kUndosPerWindowMax = 4;
+
+/// Called before a reduction changes any state. After kUndosPerWindowMax the reduction is final.
 void remember_before_reduction(Core& core, Connection& c);
 /// The reduction is final.
 void forget_reduction(Core& core, Connection& c);

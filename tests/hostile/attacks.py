@@ -195,6 +195,24 @@ def split_sack_blocks(host, run):
     connection.reset()
 
 
+def deny_losses(host, run):
+    """A receiver of small segments. 1 000 times a second it reports the last three alone, as if
+    those before them were lost, and then that what was sent again came twice."""
+    connection = RawConnection.accept(host, OTHER_PORT, mss=536)
+    next_at = time.monotonic()
+    while run.goes_on():
+        while segment := host.receive():
+            connection.take(segment)
+        behind, end = connection.peer_next // 2, connection.peer_next
+        for _ in range(10):
+            connection.acknowledge(behind, [(end - 3 * 536, end)])
+            for _ in range(2):
+                connection.acknowledge(behind, [(behind, behind + 536), (behind, end)])
+        next_at += 0.01
+        time.sleep(max(0, next_at - time.monotonic()))
+    connection.reset()
+
+
 def forged_templates(host):
     """A correct frame of each kind."""
     link = host.target_mac + host.mac

@@ -25,7 +25,7 @@ from raw_attach import attach
 OWNER_ID, STRANGER_ID, MEMBERS_ID = 54322, 65534, 54333
 TIMEOUT_S = 60
 SKIPPED = 77
-UNREACHABLE, NORESOURCES = -4, -7
+UNREACHABLE, ADDRINUSE, NORESOURCES = -4, -5, -7
 ENDED = 2
 # Received bytes that are looked for: nothing else on the machine looks like this.
 MARK = b"what one domain receives is read by no other: " * 400
@@ -69,10 +69,10 @@ class Client:
                 raise TimeoutError
             self.lyre.lyre_poll(self.context, 1)
 
-    def connect(self, text):
+    def connect(self, text, local=None):
         session = ctypes.c_void_p()
-        if self.lyre.lyre_connect(self.context, None, self.address(text),
-                                     ctypes.byref(session)) != 0:
+        if self.lyre.lyre_connect(self.context, local and self.address(local),
+                                  self.address(text), ctypes.byref(session)) != 0:
             raise OSError("lyre_connect")
         return session
 
@@ -96,9 +96,9 @@ class Client:
             raise OSError("lyre_register")
         return self.lyre.lyre_region_is_direct(region, ctypes.byref(why))
 
-    def error_of(self, text):
+    def error_of(self, text, local=None):
         """Why a connection cannot be opened."""
-        session = self.connect(text)
+        session = self.connect(text, local)
         self.until(lambda: self.lyre.lyre_state(session) == ENDED)
         return self.lyre.lyre_session_error(session)
 
@@ -377,6 +377,22 @@ class Domains(unittest.TestCase):
 
         self.assertEqual([UNREACHABLE, True], self.as_user(OWNER_ID, own))
         self.assertEqual([UNREACHABLE, UNREACHABLE], self.as_user(STRANGER_ID, other))
+
+    def test_no_connection_is_opened_from_a_listener_of_another_domain(self):
+        """It could be completed by a peer of that listener."""
+        self.start_two("listen = false\n")
+        kept = []
+
+        def own():
+            kept.append(Client(self.client_library, self.own))
+            return isinstance(kept[0].listen("10.9.0.1:7000"), ctypes.c_void_p)
+
+        def other():
+            kept.append(Client(self.client_library, self.other))
+            return kept[0].error_of("10.9.0.99:1", "10.9.0.1:7000")
+
+        self.assertTrue(self.as_user(OWNER_ID, own))
+        self.assertEqual(ADDRINUSE, self.as_user(STRANGER_ID, other))
 
     def test_quotas_are_of_all_clients_of_a_domain(self):
         self.start_two("contexts_max = 2\nlisteners_max = 2\nconnections_max = 5\n"

@@ -112,10 +112,10 @@ class Strangers(unittest.TestCase):
         sender.join()
         self.assertEqual(text, bytes(got))
 
-    def transfer_beside(self, action, *drops):
+    def transfer_beside(self, action, *drops, has_effect=lambda: True):
         """Transfers on one connection, which is open before the attack, until the time is over, at
         least once. Each of `drops` is a list of drop reasons: the daemon must drop packets of the
-        attack for one of them."""
+        attack for one of them. `has_effect` must be true at some time of the attack."""
         before = [self.dropped(reasons) for reasons in drops]
 
         def missing():
@@ -132,6 +132,7 @@ class Strangers(unittest.TestCase):
                     count += 1
                 rate = count * (TRANSFER_BYTES >> 20) / (time.monotonic() - begin)
                 self.until(lambda: not missing(), lambda: f"no packet was dropped for {missing()}")
+                self.until(has_effect, lambda: f"{action.__name__} has no effect")
             connection.shutdown(socket.SHUT_WR)
             self.assertEqual(b"", receive_all(connection))
         print(f"{action.__name__}: {rate:.0f} MiB/s each way beside {attack.run.rounds.value} "
@@ -187,6 +188,18 @@ class Strangers(unittest.TestCase):
                    for state, local, _ in self.own_sessions())
 
     def test_split_sack_blocks(self):
+        self.send_to(attacks.split_sack_blocks)
+
+    def test_denied_losses(self):
+        self.send_to(attacks.deny_losses, has_effect=lambda: self.undone_reductions() > 0)
+
+    def undone_reductions(self):
+        """Of the connection to the attacker."""
+        return sum(row["undone_reductions"] for row in self.bed.daemon.look("sessions")["sessions"]
+                   if row.get("remote") == f"{STRANGERS[0]}:{OTHER_PORT}")
+
+    def send_to(self, action, **expected):
+        """A client sends to the attacker, which resets the connection at the end."""
         text = os.path.join(self.bed.folder, "text")
         with open(text, "wb") as file:
             file.truncate(64 << 20)
@@ -195,7 +208,7 @@ class Strangers(unittest.TestCase):
             sender = processes.start(command, env=environment, stdin=file,
                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(processes.end, sender)
-        self.transfer_beside(attacks.split_sack_blocks)
+        self.transfer_beside(action, **expected)
         self.assertIn(sender.wait(STEP_TIMEOUT_S), (PEER_RESET, PEER_TIMED_OUT))
 
     def test_segments_of_no_connection(self):

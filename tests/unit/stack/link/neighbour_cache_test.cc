@@ -339,6 +339,44 @@ TEST_F(NeighbourCacheTest, QuestionsHaveARate) {
   EXPECT_GE(asked, kSolicitsMax * 4 * kSolicitsAtOnceMax);
 }
 
+// A client that opened and aborted connections to many addresses delayed the questions of others by
+// a millisecond for each.
+TEST_F(NeighbourCacheTest, HeldNeighboursAreAskedForBeforeThoseThatNobodyHolds) {
+  constexpr uint32_t kAborted = 8 * kSolicitsAtOnceMax;
+  cache_ = make_cache(1, kAborted + 1);
+  for (uint32_t i = 0; i < kAborted; ++i) {
+    const IpAddress ip = IpAddress::v4(0x0b000000 + i);
+    cache_.resolve(0, ip, now_);
+    ASSERT_TRUE(cache_.hold(0, ip));
+    cache_.release(0, ip);
+  }
+  now_ += millis(1);
+  resolve();
+  ASSERT_TRUE(cache_.hold(0, kPeer));
+  std::set<IpAddress> asked;
+  for (int i = 0; i < 2; ++i) {
+    int calls = 0;
+    while (cache_.next_deadline() <= now_) {
+      for (const Solicit& each : run()) asked.insert(each.ip);
+      ASSERT_LT(++calls, 1000);
+    }
+    now_ += seconds(1) / kSolicitsPerSecondMax;
+  }
+  EXPECT_LE(asked.size(), kSolicitsAtOnceMax + 1);
+  EXPECT_TRUE(asked.contains(kPeer));
+}
+
+// A new entry could ask at once: an address that nobody has was asked for at each connection.
+TEST_F(NeighbourCacheTest, ANeighbourThatIsReleasedAndWantedAgainIsAskedForOnceASecond) {
+  for (int i = 0; i < 10; ++i) {
+    resolve();
+    ASSERT_TRUE(cache_.hold(0, kPeer));
+    EXPECT_EQ(run().size(), i == 0 ? 1u : 0u);
+    cache_.release(0, kPeer);
+  }
+  EXPECT_EQ(pass(kRetransmitTime).size(), 1u);
+}
+
 TEST_F(NeighbourCacheTest, WhatASessionHoldsIsNeverReplaced) {
   cache_ = make_cache(1, 4);
   make_known();

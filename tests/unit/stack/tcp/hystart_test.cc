@@ -18,19 +18,20 @@ class Hystart : public testing::Test {
   /// A window of ACKs, each with an RTT of `rtt`.
   void round(Nanos rtt) {
     const SeqNum end = nxt;
-    while (una.before(end)) {
-      una += kSegmentBytes;
-      congestion_on_ack(cc,
-                        {.delivered_bytes = kSegmentBytes,
-                         .is_cwnd_limited = true,
-                         .srtt = rtt,
-                         .rtt = rtt,
-                         .una = una,
-                         .nxt = nxt},
-                        now);
-      nxt = una + cc.cwnd_bytes;
-    }
+    while (una.before(end)) ack(kSegmentBytes, rtt, true);
     now += rtt;
+  }
+  void ack(uint32_t bytes, Nanos rtt, bool is_cwnd_limited) {
+    una += bytes;
+    congestion_on_ack(cc,
+                      {.delivered_bytes = bytes,
+                       .is_cwnd_limited = is_cwnd_limited,
+                       .srtt = rtt,
+                       .rtt = rtt,
+                       .una = una,
+                       .nxt = nxt},
+                      now);
+    nxt = una + cc.cwnd_bytes;
   }
   bool is_over() const { return cc.ssthresh_bytes != kSsthreshUnset; }
 
@@ -56,6 +57,16 @@ TEST_F(Hystart, LongerRoundTripsSlowItDownAndThenEndIt) {  // RFC 9406 4.2
   while (!is_over() && rounds < 20) round(millis(30)), ++rounds;
   EXPECT_LE(rounds, 5);
   EXPECT_LT(cc.cwnd_bytes, 5 * before);  // five rounds by a quarter, not by doubling
+}
+
+// The end of the round was ahead again, so no round ended until 2 GiB more were acknowledged.
+TEST_F(Hystart, WorksAfterTwoGibibytesThatDidNotFillTheWindow) {
+  for (int i = 0; i < 3; ++i) round(millis(20));
+  for (const uint32_t bytes : {1u << 30, 1u << 30, 1u << 20}) ack(bytes, millis(20), false);
+  round(millis(20));
+  int rounds = 0;
+  while (!is_over() && rounds < 7) round(millis(30)), ++rounds;
+  EXPECT_LE(rounds, 6);
 }
 
 TEST_F(Hystart, JitterIsForgiven) {  // RFC 9406 4.2: back to slow start

@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <utility>
+
+#include "stack/tcp/connection_fields.h"
+#include "stack/tcp/connection_record.h"
 #include "tests/unit/stack/tcp/peer.h"
 
 namespace lyre::tcp {
@@ -95,6 +99,48 @@ TEST(Receive, RepeatIsDroppedCountedAndReportedAsDsack) {  // RFC 2883 4.1
   EXPECT_EQ(ack->options.sacks[0].start, peer.them(0));
   EXPECT_EQ(ack->options.sacks[0].end, peer.them(100));
   EXPECT_EQ(peer.info().duplicate_segments, 1u);
+}
+
+/// Goes on as a successor does, with these counters. REQUIRES: nothing is outstanding.
+void continue_with_counters(Peer& peer, uint32_t out_of_order, uint32_t duplicates) {
+  record::Writer written;
+  peer.engine.records().write(peer.conn, written);
+  Connection c;
+  uint32_t sent_count = 0;
+  bool has_undo = false;
+  ASSERT_TRUE(record::Reader(written.bytes())
+                  .take(record::Kind::kConnection, kConnectionRecordVersion,
+                        [&](record::FieldReader& fields) {
+                          list_connection(fields, c);
+                          fields.number(sent_count);
+                          fields.flag(has_undo);
+                        }));
+  c.out_of_order_segments = out_of_order;
+  c.duplicate_segments = duplicates;
+  record::Writer changed;
+  changed.add(record::Kind::kConnection, kConnectionRecordVersion,
+              [&](record::FieldWriter& fields) {
+                list_connection(fields, std::as_const(c));
+                fields.number(sent_count);
+                fields.flag(has_undo);
+              });
+  record::Reader in(changed.bytes());
+  const ConnId next = peer.engine.index_bound();
+  ASSERT_TRUE(peer.engine.records().read(next, peer.config.slot_bytes, peer.now, in));
+  peer.conn = next;
+}
+
+TEST(Receive, CountersStayAtTheirMaximum) {
+  Peer peer;
+  peer.dial();
+  peer.all();
+  continue_with_counters(peer, UINT32_MAX - 1, UINT32_MAX - 1);
+  for (const uint32_t at : {2000u, 4000u}) peer.text(at, 1000);
+  EXPECT_EQ(peer.info().out_of_order_segments, UINT32_MAX);
+  for (int i = 0; i < 2; ++i) peer.text(2000, 1000);  // behind the gap
+  EXPECT_EQ(peer.info().duplicate_segments, UINT32_MAX);
+  for (int i = 0; i < 2; ++i) peer.text(0, 1000);  // before RCV.NXT
+  EXPECT_EQ(peer.info().duplicate_segments, UINT32_MAX);
 }
 
 TEST(Receive, SackBlocksComeLatestFirst) {  // RFC 2018 4

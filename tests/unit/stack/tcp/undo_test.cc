@@ -1,3 +1,5 @@
+#include "stack/tcp/undo.h"
+
 #include <gtest/gtest.h>
 
 #include "tests/unit/stack/tcp/peer.h"
@@ -183,6 +185,46 @@ TEST(SpuriousRecovery, LateOriginalIsRecognisedByItsTimestamp) {  // RFC 3522
   ack_echoing(peer, 5000, first_sent);
   EXPECT_EQ(peer.info().undone_reductions, 1u);
   EXPECT_GE(peer.info().cwnd_bytes, cwnd);
+}
+
+TEST(SpuriousRecovery, ReportOfMoreThanWasSentAgainDoesNotCount) {
+  Peer peer;
+  peer.dial();
+  peer.app_send(10000);
+  peer.all();
+  peer.now += millis(10);
+  peer.ack_with_sack(0, {{7000, 10000}});
+  ASSERT_TRUE(peer.next()->is_retransmission);
+  peer.ack_with_sack(0, {{0, 10000}, {0, 10000}});
+  EXPECT_EQ(peer.info().undone_reductions, 0u);
+  peer.ack_with_sack(0, {{0, 1000}, {0, 10000}});
+  EXPECT_EQ(peer.info().undone_reductions, 1u);
+}
+
+/// A peer could repeat it while SND.UNA did not move: each pair of ACKs cost two passes over all
+/// records.
+TEST(SpuriousRecovery, AWindowOfDataIsUndoneSoManyTimes) {
+  Peer peer;
+  peer.dial();
+  peer.app_send(10000);
+  peer.all();
+  for (uint32_t at = 0; at < 1000 * (kUndosPerWindowMax + 2u); at += 1000) {
+    peer.now += millis(10);
+    peer.ack_with_sack(0, {{7000, 10000}});
+    (void)peer.next();  // one segment is sent again
+    peer.ack_with_sack(0, {{at, at + 1000}, {0, 10000}});
+  }
+  EXPECT_EQ(peer.info().undone_reductions, kUndosPerWindowMax);
+  peer.ack(10000);
+  peer.app_send(10000);
+  const uint32_t end = 10000 + 1000 * static_cast<uint32_t>(peer.all().size());
+  for (int i = 0; i < 2; ++i) {  // the second one is later than the reordering window
+    peer.now += millis(10);
+    peer.ack_with_sack(10000, {{end - 3000, end}});
+  }
+  ASSERT_TRUE(peer.next()->is_retransmission);
+  peer.ack_with_sack(10000, {{10000, 11000}, {10000, end}});
+  EXPECT_EQ(peer.info().undone_reductions, kUndosPerWindowMax + 1u) << "another window";
 }
 
 /// Undo records are outside of the connection, with room for one per connection.
