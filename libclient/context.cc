@@ -23,6 +23,14 @@ constexpr uint64_t kPatienceMs = 2000;
 constexpr uint64_t kPatienceMsMax = 600'000;
 /// Limit of the wait for workers to take the last submissions; usually microseconds.
 constexpr int kLastWordsMs = 20;
+/// Limit of take_completions(): more turns than a full completion ring takes.
+constexpr int kLastTurnsMax = 16;
+
+/// Takes what the completion rings hold by now, which may be more than one turn takes. A daemon
+/// that goes on writing does not keep the caller here.
+void take_completions(lyre_context& context) {
+  for (int turn = 0; turn < kLastTurnsMax && context.work() > 0; ++turn) continue;
+}
 
 void adopt_addresses(const lyre::channel::PortInfo& from, lyre_port& to) {
   static_assert(LYRE_PORT_ADDRESSES_MAX == lyre::channel::kPortAddressesMax);
@@ -86,9 +94,11 @@ int lyre_context::adopt(lyre::client::Attachment&& attachment, int patience_ms) 
 
 lyre_context::~lyre_context() {
   while (!listeners_.empty()) remove_listener(listeners_.begin()->second);
-  // What is acknowledged already needs no deregistration.
-  work();
+  // What is acknowledged already needs no deregistration, and what is acknowledged meanwhile no
+  // reset.
+  take_completions(*this);
   if (failure_ == 0) lyre::client::deregister_unsent(*this);
+  take_completions(*this);
   if (failure_ == 0) {
     using lyre::channel::Op;
     const std::vector<lyre_session*> open = sessions_;

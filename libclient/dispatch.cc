@@ -62,10 +62,10 @@ class lyre_context::Reports {
   void on_connected(const Completion& entry);
   void on_connect_failed(const Completion& entry);
   void on_accepted(const Completion& entry);
-  void on_send_done(lyre_session& session, const Completion::Body::SendDone& news);
+  void on_send_done(lyre_session& session, const Completion& entry);
   void on_data(lyre_session* session, const Completion& entry);
   void on_ended(lyre_session& session, const Completion& entry);
-  void note_loss(const lyre_session& session);
+  void note_loss(lyre_session& session, int error);
   void drop_unaccepted(lyre_session& session);
   bool name_session(lyre_session& session, const Completion& entry);
 
@@ -103,7 +103,7 @@ void lyre_context::Reports::take(const Completion& entry) {
     case Event::kData:
       return on_data(session, entry);
     case Event::kSendDone:
-      if (session != nullptr) on_send_done(*session, entry.body.send_done);
+      if (session != nullptr) on_send_done(*session, entry);
       return;
     case Event::kPeerFinished:
       if (session == nullptr || session->is_given_up) return;
@@ -188,12 +188,13 @@ void lyre_context::Reports::on_accepted(const Completion& entry) {
   context_.ready_.mark(found->second, LYRE_EVENT_ACCEPTABLE);
 }
 
-void lyre_context::Reports::on_send_done(lyre_session& session,
-                                         const Completion::Body::SendDone& news) {
+void lyre_context::Reports::on_send_done(lyre_session& session, const Completion& entry) {
+  const Completion::Body::SendDone& news = entry.body.send_done;
   const uint64_t count = news.descriptors - session.sends_finished;
   if (count > session.sends.size()) {
     return context_.fail(LYRE_E_DAEMON, "the daemon finished sends that were never made");
   }
+  note_loss(session, code_of(entry.status));
   context_.finish_sends(session, count);
   const uint32_t acked_bytes_max = session.sends.is_empty() ? 0 : session.sends.front().bytes - 1;
   if (news.acked_bytes > acked_bytes_max || news.acked_bytes < session.front_acked_bytes) {
@@ -237,7 +238,7 @@ void lyre_context::Reports::on_ended(lyre_session& session, const Completion& en
   session.state = LYRE_ENDED;
   session.error = code_of(entry.status);
   session.error_text = text_of(entry);
-  note_loss(session);
+  note_loss(session, session.error);
   context_.finish_sends(session, session.sends.size());
   context_.ready_.note_news();
   if (session.is_given_up) return context_.remove_session(&session);
@@ -245,11 +246,13 @@ void lyre_context::Reports::on_ended(lyre_session& session, const Completion& en
   if (session.error != 0) drop_unaccepted(session);
 }
 
-/// Nobody can ask a closed session for its error: lyre_drain() returns it.
-void lyre_context::Reports::note_loss(const lyre_session& session) {
+/// Nobody can ask a closed session for its error: lyre_drain() returns it. 0 is none.
+void lyre_context::Reports::note_loss(lyre_session& session, int error) {
+  if (error == 0 || session.sends.is_empty()) return;
+  session.dropped_with = error;
   int& loss = context_.send_totals_.loss;
   const bool is_unasked = session.is_given_up && !session.is_aborted;
-  if (is_unasked && !session.sends.is_empty() && loss == 0) loss = session.error;
+  if (is_unasked && loss == 0) loss = error;
 }
 
 /// The daemon has ended it, so it no longer counts in a limit there. Its receive slots go back.

@@ -22,8 +22,9 @@ using lyre::client::MemorySource;
 
 namespace {
 
-/// Limit of deregister_unsent(). A NIC whose link is down may hold the memory of each region.
-constexpr int64_t kDeregisterUnsentNs = 1'000'000'000;
+/// After that deregister_unsent() asks no more. A NIC whose link is down may hold the memory of
+/// each region: the daemon waits a second for the first one, and 50 ms for each further one.
+constexpr int64_t kDeregisterUnsentNs = 2'000'000'000;
 
 /// A request on the control socket. A failure of the socket ends the context.
 template <typename Request>
@@ -73,11 +74,12 @@ int ask_to_deregister(const lyre_region& region) {
   return lyre::client::fail(LYRE_E_TIMEDOUT, "the daemon: %s", reply.text);
 }
 
-/// Names of the regions that sends under way name.
-std::unordered_set<uint32_t> unsent_regions(const lyre_context& context) {
+/// Names of the regions that sends under way name: those of closed sessions, or of all others.
+std::unordered_set<uint32_t> unsent_regions(const lyre_context& context, bool of_closed) {
   std::unordered_set<uint32_t> names;
   for (const lyre_session* session : context.sessions()) {
-    if (session->region_sends == 0) continue;
+    const bool is_closed = session->is_given_up && !session->is_aborted;
+    if (session->region_sends == 0 || is_closed != of_closed) continue;
     for (size_t i = 0; i < session->sends.size(); ++i) names.insert(session->sends[i].region);
   }
   names.erase(0);  // the arena
@@ -107,12 +109,16 @@ void Regions::remove(lyre_region* region) {
 }
 
 void deregister_unsent(lyre_context& context) {
-  const std::unordered_set<uint32_t> names = unsent_regions(context);
   const int64_t end_ns = now_ns() + kDeregisterUnsentNs;
-  for (const std::unique_ptr<lyre_region>& region : context.regions().all()) {
-    if (!names.contains(region->name)) continue;
-    ask_to_deregister(*region);
-    if (context.check() != 0 || now_ns() >= end_ns) return;
+  std::unordered_set<uint32_t> asked;
+  // A closed session can no longer be aborted: it goes on sending until its region goes.
+  for (const bool of_closed : {true, false}) {
+    const std::unordered_set<uint32_t> names = unsent_regions(context, of_closed);
+    for (const std::unique_ptr<lyre_region>& region : context.regions().all()) {
+      if (!names.contains(region->name) || !asked.insert(region->name).second) continue;
+      ask_to_deregister(*region);
+      if (context.check() != 0 || now_ns() >= end_ns) return;
+    }
   }
 }
 

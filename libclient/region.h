@@ -35,8 +35,9 @@ class Regions {
 };
 
 /// Deregisters the regions that sends under way name, for a context that is about to hang up: the
-/// daemon would go on sending from them, and their owner may change them. Blocks at most two
-/// seconds, and as lyre_deregister() where the daemon does not answer.
+/// daemon would go on sending from them, and their owner may change them. Those of closed sessions
+/// come first. Blocks at most three seconds, and as lyre_deregister() where the daemon does not
+/// answer.
 void deregister_unsent(lyre_context& context);
 
 }  // namespace lyre::client

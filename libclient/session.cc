@@ -71,6 +71,7 @@ void lyre_context::give_up(lyre_session* session, Op op) {
     op = Op::kAbort;
   }
   session->is_aborted = op == Op::kAbort;
+  if (!session->is_aborted && send_totals_.loss == 0) send_totals_.loss = session->dropped_with;
   Submission entry;
   entry.op = op;
   entry.session = session->name;

@@ -73,6 +73,7 @@ struct lyre_session : lyre::client::Waitable {
   const char* error_text = nullptr;  ///< constant; nullptr: that of `error`
   bool is_given_up = false;          ///< closed or aborted by the user, who has no pointer to it
   bool is_aborted = false;           ///< given up with what was not acknowledged
+  int dropped_with = 0;              ///< the error that dropped sends, known before `error`
   bool is_send_shut = false;         ///< lyre_shutdown() was called
   bool is_peer_finished = false;
   lyre_addr local{};
@@ -82,7 +83,7 @@ struct lyre_session : lyre::client::Waitable {
   lyre::client::Fifo<lyre::client::SentBlock> sends;  ///< not done, the oldest first
   uint64_t sends_finished = 0;                        ///< descriptors, since it was opened
   uint64_t unacked_bytes = 0;
-  uint64_t arena_bytes = 0;           ///< blocks of the arena that `sends` names
+  uint64_t arena_bytes = 0;           ///< of the arena, for `sends`: the smallest block for each
   uint32_t region_sends = 0;          ///< of `sends`: from registered memory
   uint32_t front_acked_bytes = 0;     ///< of the oldest send that is not done
   uint32_t rtt_min_us = 0;            ///< 0: not known

@@ -46,11 +46,14 @@ bool Waiter::watch(int fd) {
 }
 
 bool Waiter::make_timer() {
-  timer_ = UniqueFd(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-  return timer_.is_open() && watch(timer_.get());
+  UniqueFd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!timer.is_open() || !watch(timer.get())) return false;
+  timer_ = std::move(timer);
+  return true;
 }
 
 bool Waiter::set_timer(int64_t wait_ns) {
+  if (is_timer_set_) return true;
   if (!timer_.is_open() && !make_timer()) return false;
   itimerspec after{};
   after.it_value = {wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};

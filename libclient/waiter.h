@@ -30,7 +30,8 @@ class Waiter {
     return channel::announce_sleep(*sleeps_, has_work);
   }
   /// Makes poll_fd() readable after `wait_ns` too, until disarm(): for what no worker rings for. To
-  /// be called before arm(). False: there is no timer.
+  /// be called before arm(). A timer that is set stays as it is: a caller that arms often would not
+  /// see it expire. False: there is no timer.
   bool set_timer(int64_t wait_ns);
   /// Ends what arm() and set_timer() began. False: it was not armed.
   bool disarm();

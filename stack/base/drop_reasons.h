@@ -9,7 +9,7 @@
 #define LYRE_DROP_REASONS(X)                                                                \
   X(kEthTooShort, "eth_too_short", "frame is shorter than an Ethernet header")              \
   X(kEthNotForUs, "eth_not_for_us", "destination MAC is neither ours nor broadcast")        \
-  X(kEthUnknownType, "eth_unknown_type", "EtherType is neither IP nor ARP")                 \
+  X(kEthUnknownType, "eth_unknown_type", "neither IP nor ARP, or with a VLAN tag (802.1Q)") \
   X(kArpMalformed, "arp_malformed", "ARP packet is short or not Ethernet/IPv4")             \
   X(kArpNotForUs, "arp_not_for_us", "ARP between other hosts with no new information")      \
   X(kArpConflict, "arp_conflict", "another machine claims an address of ours by ARP")       \

@@ -142,7 +142,7 @@ enum class Event : uint8_t {
   kListening,      ///< body.opened: answer to kListen; session names the listener
   kListenFailed,   ///< body.opened.cookie; status is the reason
   kAccepted,       ///< body.opened: a new session; cookie is that of the listener
-  kSendDone,       ///< body.send_done: the data that the peer's TCP has acknowledged
+  kSendDone,       ///< body.send_done; status: kOk, or the error that dropped sends it counts
   kData,           ///< body.data: lent payload, in order
   kPeerFinished,   ///< after all kData: the peer sent its FIN
   kEnded,  ///< the session is over; status is the reason. Its lent slots stay valid until released

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -46,6 +47,11 @@ struct TraceEvent {
   uint32_t second = 0;
 };
 
+/// A size as a number of an event, where UINT32_MAX says that there is none.
+constexpr uint32_t event_bytes(uint64_t bytes) {
+  return static_cast<uint32_t>(std::min<uint64_t>(bytes, UINT32_MAX - 1));
+}
+
 /// The last events of one session. One thread writes, any process reads.
 class TraceRing {
  public:
@@ -67,14 +73,14 @@ class TraceRing {
     count_.store(count + 1, std::memory_order_release);  // pairs with the first load in read()
   }
   /// Like push(); but when the last event is of the same kind with the same first number, that one
-  /// gets the time and the sum of the second numbers.
+  /// gets the time and the sum of the second numbers, at most UINT32_MAX.
   void push_or_add(TraceEvent event) {
     const uint64_t count = count_.load(std::memory_order_relaxed);
     if (count == 0) return push(event);
     Slot& last = slots_[(count - 1) % kSlots];
     const TraceEvent before = value_of(last);
     if (before.kind != event.kind || before.first != event.first) return push(event);
-    event.second += before.second;
+    event.second += std::min(before.second, UINT32_MAX - event.second);
     write(last, event);
   }
   /// Copies the events of the session that was opened then, the oldest first. Returns how many; 0

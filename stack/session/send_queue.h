@@ -19,7 +19,7 @@ struct SendQueue {
   uint32_t tail = UINT32_MAX;
   uint32_t piece_count = 0;
   uint32_t head_acked_bytes = 0;  ///< of the head piece
-  uint64_t finished_count = 0;    ///< pieces acknowledged since the connection was opened
+  uint64_t finished_count = 0;    ///< acknowledged, or dropped, since the connection was opened
 
   // The end of the last gather(): the next one usually starts there.
   uint32_t cursor = UINT32_MAX;
@@ -44,7 +44,7 @@ class SendPieces {
   uint32_t gather(SendQueue& queue, uint32_t offset, uint32_t bytes, std::span<BufRef> out);
   /// The same as far as `out` goes: `bytes` becomes what the entries hold.
   uint32_t gather_some(SendQueue& queue, uint32_t offset, uint32_t& bytes, std::span<BufRef> out);
-  /// Removes all pieces and returns their number.
+  /// Removes all pieces, which are thereby finished. Returns their number.
   uint32_t clear(SendQueue& queue);
   /// Calls visit(BufRef) for all pieces, the oldest first.
   template <typename Visit>

@@ -56,8 +56,9 @@ struct Session {
   bool waits_for_port : 1 = false;  ///< its events wait until `port` has freed `fence` packets
   bool is_orphan_in_time_wait : 1 = false;  ///< without a context: which part of its queue it is in
   bool has_repeated_text : 1 = false;       ///< the text that arrived last had arrived before
-  channel::EndStatus end_status : 5 = channel::EndStatus::kOk;
-  uint8_t port = 0;   ///< the port through which it sends
+  bool has_dropped_sends : 1 = false;       ///< some finished sends were not acknowledged
+  channel::EndStatus end_status : 4 = channel::EndStatus::kOk;  ///< the last one is 15
+  uint8_t port = 0;                                             ///< the port through which it sends
   IpMarking marking;  ///< the port's, unless the client chose another
   uint16_t transmit_client = 0;
 

@@ -17,6 +17,13 @@ using record::Kind;
 // A field that is new in a session belongs into SessionRecord as well.
 static_assert(sizeof(session::Session) == 184);
 
+/// Not in the record. All sends of which the client was not told when an error ended the session
+/// count as dropped, although the peer may have acknowledged some of them.
+bool has_dropped_sends(const SessionRecord& record) {
+  const bool has_untold = record.announced_sends != static_cast<uint32_t>(record.finished_count);
+  return record.is_over && record.end_status != channel::EndStatus::kOk && has_untold;
+}
+
 /// All but lists, lists' links, and what belongs to the earlier process.
 session::Session session_of(const SessionRecord& record) {
   session::Session session;
@@ -40,6 +47,7 @@ session::Session session_of(const SessionRecord& record) {
   session.is_told_closed = record.is_told_closed;
   session.must_announce_finish = record.must_announce_finish;
   session.must_announce_end = record.must_announce_end;
+  session.has_dropped_sends = has_dropped_sends(record);
   session.end_status = record.end_status;
   session.marking = record.marking;
   session.copied_tx_bytes = record.copied_tx_bytes;
@@ -57,6 +65,7 @@ session::Session ended_session_of(const SessionRecord& record) {
   session.opened_at = record.opened_at;
   session.announced_sends = record.announced_sends;
   session.sends.finished_count = record.finished_count + record.piece_count;
+  session.has_dropped_sends = record.piece_count > 0 || has_dropped_sends(record);
   session.is_passive = record.is_passive;
   session.was_announced = record.was_announced;
   session.is_over = session.must_announce_end = true;

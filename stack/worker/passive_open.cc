@@ -3,6 +3,7 @@
 #include "stack/base/drop_reasons.h"
 #include "stack/wire/ethernet.h"
 #include "stack/wire/tcp_segment.h"
+#include "stack/worker/listener_lookup.h"
 #include "stack/worker/payload_chain.h"
 #include "stack/worker/tables/listeners.h"
 #include "stack/worker/unmatched_segment.h"
@@ -17,7 +18,7 @@ PacketFate PassiveOpen::on_segment(io::PacketBuf* packet, const ip::TcpInput& in
   const auto frame = wire::parse_ethernet(packet->bytes(), ignored);
   const std::optional<MacAddress> mac =
       frame ? std::optional(frame->source) : std::optional<MacAddress>();
-  const uint32_t listener = find_listener(input.tuple);
+  const uint32_t listener = find_listener(state_, input.tuple);
   switch (unmatched(segment.flags, listener != Listeners::kNone)) {
     case Unmatched::kSyn:
       on_syn(listener, input.tuple, segment, iss_after, mac);
@@ -65,18 +66,6 @@ uint32_t PassiveOpen::sender_of(const FourTuple& tuple) const {
   return state_.accounts.user_of(context);
 }
 
-/// A listener at any address has no address on ports outside its domain, and accepts no peer
-/// outside its domain's networks.
-uint32_t PassiveOpen::find_listener(const FourTuple& tuple) const {
-  const uint32_t found = state_.listeners.find(tuple.local);
-  if (found == Listeners::kNone) return found;
-  const Context& owner = state_.contexts[state_.listeners[found].context];
-  if (owner.attached.domain == nullptr) return found;
-  const auto port = state_.routes.port_of(tuple.local.address);
-  const bool is_allowed = port && owner.may_talk(*port, tuple.local.port, tuple.remote.address);
-  return is_allowed ? found : Listeners::kNone;
-}
-
 /// The listener, without the sessions that its client has read of since.
 Listener& PassiveOpen::up_to_date(uint32_t index) {
   Listener& listener = state_.listeners[index];
@@ -86,9 +75,28 @@ Listener& PassiveOpen::up_to_date(uint32_t index) {
 
 bool PassiveOpen::try_reuse(uint32_t conn, const FourTuple& tuple) {
   if (state_.session(conn).context != session::kNoContext) return false;
-  if (find_listener(tuple) == Listeners::kNone) return false;
+  if (find_listener(state_, tuple) == Listeners::kNone) return false;
   lifecycle_.end_silently(conn);
   return state_.find_connection(tuple) == FlowTable::kNone;
+}
+
+bool PassiveOpen::try_fail_open(uint32_t conn) {
+  const uint32_t context = state_.session(conn).context;
+  if (state_.engine.state(conn) != tcp::State::kSynSent) return false;
+  if (context == session::kNoContext) return false;
+  const FourTuple tuple = state_.engine.tuple(conn);
+  const channel::EndStatus refusal = refusal_of(context, tuple);
+  if (refusal == channel::EndStatus::kOk) return false;
+  lifecycle_.fail_open(conn, refusal);
+  return state_.find_connection(tuple) == FlowTable::kNone;
+}
+
+/// Why the client may accept no connection of the 4-tuple; kOk: it may.
+channel::EndStatus PassiveOpen::refusal_of(uint32_t context, const FourTuple& tuple) const {
+  if (is_for_another_user(state_, tuple, context)) return channel::EndStatus::kAddressInUse;
+  const DomainRules* rules = state_.contexts[context].attached.domain;
+  const bool may_accept = rules == nullptr || rules->may_listen;
+  return may_accept ? channel::EndStatus::kOk : channel::EndStatus::kRefused;
 }
 
 void PassiveOpen::on_syn(uint32_t index, const FourTuple& tuple, const tcp::SegmentIn& segment,
@@ -149,10 +157,7 @@ std::optional<PacketFate> PassiveOpen::on_cookie_ack(uint32_t index, io::PacketB
   if (!listener.takes_cookie()) return std::nullopt;
   if (!state_.may_add_session(listener.context)) return std::nullopt;
   // The ring to the connection's home is full. A peer that waits would send nothing here either.
-  if (!state_.router.can_claim(input.tuple)) {
-    state_.drop(Drop::kRedirectFull);
-    return std::nullopt;
-  }
+  if (!state_.router.can_claim(input.tuple)) return std::nullopt;
   lifecycle_.make_room();
   const auto [conn, effects] = state_.engine.open_by_cookie(
       input.tuple, lifecycle_.connection_config(*route), segment, state_.now);

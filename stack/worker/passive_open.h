@@ -26,9 +26,12 @@ class PassiveOpen {
                         const tcp::SegmentIn& segment, std::optional<SeqNum> iss_after);
   /// RFC 6191: a connection in TIME-WAIT without a client ends for a new one. True: it ended.
   bool try_reuse(uint32_t conn, const FourTuple& tuple);
+  /// A SYN without ACK arrived for an open (RFC 9293 3.5, simultaneous open). The open fails where
+  /// its client may accept no connection. True: it failed, and its 4-tuple is free.
+  bool try_fail_open(uint32_t conn);
 
  private:
-  uint32_t find_listener(const FourTuple& tuple) const;
+  channel::EndStatus refusal_of(uint32_t context, const FourTuple& tuple) const;
   Listener& up_to_date(uint32_t index);
   uint32_t sender_of(const FourTuple& tuple) const;
   void on_syn(uint32_t listener, const FourTuple& tuple, const tcp::SegmentIn& segment,

@@ -157,6 +157,12 @@ size_t ReceivePressure::reset_unread(Context& context) {
 /// An ACK with the session's window follows where text was refused that may come now. Each session
 /// counts as a segment that has taken its slot, so that few slots do not wake many sessions, which
 /// would be refused again.
+/// The open window is not withdrawn when others take the slot: the sender is told of a window of
+/// zero when its text is refused again. A Linux sender whose retransmission timer has expired
+/// (CA_Loss) sends nothing on this ACK, but when the timer expires again, up to two minutes later.
+/// With an open window a retransmission counts towards its tcp_retries2. It ends with ETIMEDOUT if
+/// that happens twice without any text being taken, the second time 924 s after its first
+/// retransmission.
 size_t ReceivePressure::wake_refused() {
   wake_next_at_ = state_.now + kPressurePause;
   uint32_t slots_free = state_.memory.rx_slots_free();

@@ -19,6 +19,12 @@ std::optional<SeqNum> syn_acked_by(const wire::TcpHeader& header) {
   return is_syn_ack ? std::optional(header.ack) : std::nullopt;
 }
 
+/// A SYN that opens a connection, and answers none.
+bool is_lone_syn(wire::TcpFlags flags) {
+  return flags.has(wire::TcpFlags::kSyn) && !flags.has(wire::TcpFlags::kAck) &&
+         !flags.has(wire::TcpFlags::kRst);
+}
+
 }  // namespace
 
 /// A super-packet is not redirected: its slots after the first are numbers in this worker's memory.
@@ -90,12 +96,22 @@ PacketFate SegmentInput::on_tcp(io::PacketBuf* packet, const ip::TcpInput& input
   if (conn == FlowTable::kNone) {
     return parts_.passive_open.on_segment(packet, input, segment, std::nullopt);
   }
-  // RFC 6191: a SYN may end a TIME-WAIT and open the next connection.
-  if (const auto iss_after = state_.engine.may_reuse(conn, segment)) {
-    if (parts_.passive_open.try_reuse(conn, input.tuple))
-      return parts_.passive_open.on_segment(packet, input, segment, iss_after);
+  if (is_lone_syn(header.flags)) {
+    if (const auto fate = try_open_anew(conn, packet, input, segment)) return *fate;
   }
   return on_connection_segment(conn, packet, input, segment);
+}
+
+/// A SYN may end what has its 4-tuple, and open the next connection: a TIME-WAIT (RFC 6191), or an
+/// open whose client may accept no connection. Empty: the segment is for what has the 4-tuple.
+std::optional<PacketFate> SegmentInput::try_open_anew(uint32_t conn, io::PacketBuf* packet,
+                                                      const ip::TcpInput& input,
+                                                      const tcp::SegmentIn& segment) {
+  const auto iss_after = state_.engine.may_reuse(conn, segment);
+  const bool is_free = iss_after ? parts_.passive_open.try_reuse(conn, input.tuple)
+                                 : parts_.passive_open.try_fail_open(conn);
+  if (!is_free) return std::nullopt;
+  return parts_.passive_open.on_segment(packet, input, segment, iss_after);
 }
 
 /// A segment of an open connection waits for what may continue it, or goes to the engine at once.

@@ -47,6 +47,8 @@ class SegmentInput {
  private:
   PacketFate redirect_if_foreign(uint32_t conn, io::PacketBuf* packet, const FourTuple& tuple,
                                  const wire::TcpHeader& header);
+  std::optional<PacketFate> try_open_anew(uint32_t conn, io::PacketBuf* packet,
+                                          const ip::TcpInput& input, const tcp::SegmentIn& segment);
   PacketFate on_connection_segment(uint32_t conn, io::PacketBuf* packet, const ip::TcpInput& input,
                                    const tcp::SegmentIn& segment);
   PacketFate on_segment(uint32_t conn, const tcp::SegmentIn& segment);

@@ -2,6 +2,7 @@
 
 #include "stack/wire/tcp_segment.h"
 #include "stack/worker/flow_label.h"
+#include "stack/worker/listener_lookup.h"
 #include "stack/worker/turn_limits.h"
 
 namespace lyre::worker {
@@ -134,7 +135,7 @@ channel::EndStatus SessionLifecycle::open(uint32_t context, const Endpoint& loca
     const auto port = choose_port(tuple.local.address, remote, &state_.ports[route->port]);
     if (!port) return channel::EndStatus::kAddressInUse;
     tuple.local.port = *port;
-  } else if (is_in_use(tuple)) {
+  } else if (is_in_use(tuple) || is_for_another_user(state_, tuple, context)) {
     return channel::EndStatus::kAddressInUse;
   }
   if (!state_.router.can_claim(tuple)) return channel::EndStatus::kNoResources;
@@ -159,6 +160,18 @@ void SessionLifecycle::refuse_open(const FourTuple& tuple) {
   const uint32_t conn = state_.find_connection(tuple);
   if (conn == FlowTable::kNone || state_.engine.state(conn) != tcp::State::kSynSent) return;
   abort(conn, channel::EndStatus::kAddressInUse);
+}
+
+void SessionLifecycle::fail_open(uint32_t conn, channel::EndStatus status) {
+  abort(conn, status);
+  const session::Session& failed = state_.session(conn);
+  Context& context = state_.contexts[failed.context];
+  if (context.state != Context::State::kAttached || context.completions.room() == 0) return;
+  // No port has read its client's memory: nothing but the SYN was sent.
+  state_.notifier.answer_open(context, channel::Event::kConnectFailed, status, failed.cookie, {},
+                              state_.engine.tuple(conn));
+  forget_context(conn);
+  release_if_done(conn);
 }
 
 std::optional<uint16_t> SessionLifecycle::choose_port(const IpAddress& local,
@@ -272,7 +285,9 @@ void SessionLifecycle::drop_sends(session::Session& sender) {
   if (sender.sends.piece_count > 0 && !sender.is_local) {
     sender.fence = state_.ports[sender.port].queued();
   }
-  count_finished(sender, state_.sends.clear(sender.sends));
+  const uint32_t dropped = state_.sends.clear(sender.sends);
+  sender.has_dropped_sends |= dropped > 0;
+  count_finished(sender, dropped);
 }
 
 void SessionLifecycle::release_superseded(uint32_t conn) {

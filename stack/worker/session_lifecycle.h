@@ -41,6 +41,9 @@ class SessionLifecycle {
                           uint64_t cookie, uint32_t& conn);
   /// The home of the 4-tuple says that another worker has it: an open of it here fails.
   void refuse_open(const FourTuple& tuple);
+  /// An open that the peer has not answered fails. Its 4-tuple is free at once, unless the client's
+  /// ring has no room to tell why. REQUIRES: SYN-SENT, and a client.
+  void fail_open(uint32_t conn, channel::EndStatus status);
   /// RFC 6056 3.3.2: a random port of those that are this worker's and free towards `remote`. If
   /// one is found soon, packets that come back to it through `through` are received here: clients
   /// spread their sessions over the workers, and so NICs spread them over their queues. Empty: all

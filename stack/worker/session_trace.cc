@@ -23,7 +23,9 @@ uint32_t micros_of(Nanos time) {
   return static_cast<uint32_t>(std::clamp<int64_t>(time.value / 1000, 0, UINT32_MAX));
 }
 
-Numbers windows_of(const ConnectionInfo& info) { return {info.cwnd_bytes, info.ssthresh_bytes}; }
+Numbers windows_of(const ConnectionInfo& info) {
+  return {info.cwnd_bytes, shown_ssthresh_bytes(info)};
+}
 Numbers send_side_of(const ConnectionInfo& info) {
   return {info.send_queue_bytes, info.send_window_bytes};
 }
@@ -49,7 +51,7 @@ constexpr Recorded kRecorded[] = {
      }},
     {Change::kRetransmitted, TraceKind::kRetransmitted,
      [](const ConnectionInfo& info) {
-       return Numbers{static_cast<uint32_t>(info.bytes_retransmitted), info.in_flight_bytes};
+       return Numbers{channel::event_bytes(info.bytes_retransmitted), info.in_flight_bytes};
      }},
     {Change::kPathMtu, TraceKind::kPathMtu,
      [](const ConnectionInfo& info) {
@@ -112,13 +114,22 @@ channel::StatCounter* counter_of(channel::WorkerStats& stats, channel::EndStatus
 
 }  // namespace
 
+channel::TraceEvent event_of(Change change, const ConnectionInfo& info, int64_t unix_us) {
+  const Recorded& recorded = kRecorded[static_cast<size_t>(change)];
+  const Numbers numbers = recorded.numbers(info);
+  return {unix_us, recorded.kind, numbers.first, numbers.second};
+}
+
+int64_t SessionTrace::unix_us() const {
+  return (state_.now.value + state_.config.unix_offset_ns) / 1000;
+}
+
 int64_t SessionTrace::opened_unix_ns(uint32_t conn) const {
   return state_.sessions[conn].opened_at.value + state_.config.unix_offset_ns;
 }
 
 void SessionTrace::push(uint32_t conn, TraceKind kind, uint32_t first, uint32_t second) {
-  const int64_t unix_ns = state_.now.value + state_.config.unix_offset_ns;
-  state_.stats.traces[conn].push({unix_ns / 1000, kind, first, second});
+  state_.stats.traces[conn].push({unix_us(), kind, first, second});
 }
 
 void SessionTrace::open(uint32_t conn) {
@@ -134,17 +145,15 @@ tcp::Changes SessionTrace::note_changes(uint32_t conn) {
   const ConnectionInfo info = state_.engine.info(conn);
   for (const Recorded& recorded : kRecorded) {
     if (!changes.has(recorded.change)) continue;
-    const Numbers numbers = recorded.numbers(info);
-    push(conn, recorded.kind, numbers.first, numbers.second);
+    state_.stats.traces[conn].push(event_of(recorded.change, info, unix_us()));
   }
   return changes;
 }
 
 void SessionTrace::note_drop(uint32_t conn, Drop reason) {
   if (!has_ring(conn)) return;
-  const int64_t unix_ns = state_.now.value + state_.config.unix_offset_ns;
   state_.stats.traces[conn].push_or_add(
-      {unix_ns / 1000, TraceKind::kDropped, static_cast<uint32_t>(reason), 1});
+      {unix_us(), TraceKind::kDropped, static_cast<uint32_t>(reason), 1});
 }
 
 void SessionTrace::end(uint32_t conn) {

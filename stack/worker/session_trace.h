@@ -8,6 +8,9 @@
 
 namespace lyre::worker {
 
+/// What a trace records of a change of the connection.
+channel::TraceEvent event_of(tcp::Change change, const tcp::ConnectionInfo& info, int64_t unix_us);
+
 /// Records what happens to sessions in the rings of the stats segment. Counts sessions that end
 /// badly, and keeps them with the events of their ring: with none where there are more sessions
 /// than rings. A segment that only carries data records nothing.
@@ -32,6 +35,7 @@ class SessionTrace {
 
   bool has_ring(uint32_t conn) const { return conn < state_.stats.traces.size(); }
   void push(uint32_t conn, channel::TraceKind kind, uint32_t first, uint32_t second);
+  int64_t unix_us() const;
   int64_t opened_unix_ns(uint32_t conn) const;
   void keep(uint32_t conn);
   channel::EndedRow& next_row(Ended ended);

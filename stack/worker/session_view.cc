@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "stack/session/session.h"
+#include "stack/tcp/congestion.h"
 
 namespace lyre::worker {
 namespace {
@@ -57,7 +58,7 @@ channel::SessionView view_of(const WorkerState& state, uint32_t conn) {
   const bool is_lent =
       shown.context != session::kNoContext && state.contexts[shown.context].is_lent;
   view.lent_slots = is_lent ? shown.lent_slots : 0;
-  view.ssthresh_bytes = info.ssthresh_bytes;
+  view.ssthresh_bytes = shown_ssthresh_bytes(info);
   view.srtt_ns = info.srtt.value;
   view.rtt_var_ns = info.rtt_var.value;
   view.rtt_min_ns = info.rtt_min.value;
@@ -77,6 +78,10 @@ channel::SessionView view_of(const WorkerState& state, uint32_t conn) {
   view.opened_unix_ns = shown.opened_at.value + state.config.unix_offset_ns;
   view.updated_unix_ns = state.now.value + state.config.unix_offset_ns;
   return view;
+}
+
+uint32_t shown_ssthresh_bytes(const tcp::ConnectionInfo& info) {
+  return info.ssthresh_bytes == tcp::kSsthreshUnset ? UINT32_MAX : info.ssthresh_bytes;
 }
 
 void show_owner(const WorkerState& state, channel::SessionView& view, uint32_t context) {

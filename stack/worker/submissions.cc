@@ -220,18 +220,18 @@ const char* Submissions::on_send(Context& context, uint32_t conn,
       context.sends_under_way >= channel::kSendsPerContextMax) {
     return "too many kSend under way";
   }
+  std::optional<BufRef> piece;
+  if (!sender.is_over) {
+    const char* broken_rule =
+        state_.client_memory.locate(state_.contexts.index_of(context), entry, piece);
+    if (broken_rule != nullptr) return broken_rule;
+    if (!piece) parts_.lifecycle.abort(conn, channel::EndStatus::kDeregistered);
+  }
   if (sender.is_over) {
     // Nothing leaves any more: finished at once, the end is (or will be) announced.
     ++sender.sends.finished_count;
+    sender.has_dropped_sends = true;
     state_.notifier.mark(conn);
-    return nullptr;
-  }
-  std::optional<BufRef> piece;
-  const char* broken_rule =
-      state_.client_memory.locate(state_.contexts.index_of(context), entry, piece);
-  if (broken_rule != nullptr) return broken_rule;
-  if (!piece) {
-    parts_.lifecycle.abort(conn, channel::EndStatus::kDeregistered);
     return nullptr;
   }
   if (!state_.sends.try_append(sender.sends, *piece)) return "no place for another kSend";

@@ -262,6 +262,25 @@ TEST_F(RegisteredMemory, ThatIsDeregisteredInFlightResetsItsSessionOnly) {
   EXPECT_TRUE(transfer(bystander, bystander_to, other_region, other, 0, other.bytes(), 6));
 }
 
+// Nobody can ask a closed session for its error. A count of finished sends does not say it.
+TEST_F(RegisteredMemory, ThatAClosedSessionLostIsToldByADrain) {
+  const Memory memory(Memory::Kind::kMemfd, 8 << 20, 5);
+  lyre_region* region = register_all(memory);
+  lyre_session* from = nullptr;
+  lyre_session* to = nullptr;
+  connect(from, to);
+  // The peer does not read: the window closes with most of it unacknowledged.
+  for (size_t at = 0; at < memory.bytes(); at += kChunkBytes) {
+    ASSERT_EQ(lyre_send_region(from, region, memory.data() + at, kChunkBytes, 0), 0);
+  }
+  lyre_close(from);
+  EXPECT_EQ(lyre_drain(sender_.get(), 10), LYRE_E_AGAIN);
+  lyre_abort(to);
+  EXPECT_EQ(lyre_drain(sender_.get(), 60'000), LYRE_E_RESET) << lyre_last_error();
+  EXPECT_EQ(lyre_drain(sender_.get(), 60'000), 0) << lyre_last_error();
+  EXPECT_EQ(lyre_deregister(region), 0) << lyre_last_error();
+}
+
 // The daemon lets sessions of a client that hung up send for a second more.
 TEST_F(RegisteredMemory, ThatIsUnsentWhenItsContextIsClosedMayChangeAtOnce) {
   for (const bool is_session_closed : {false, true}) {

@@ -102,16 +102,18 @@ LYRE_API int lyre_context_open(const lyre_options* options, lyre_context** out);
  * lost: call lyre_drain() first. The daemon sends those of the arena for one more second. Regions
  * of which bytes are not acknowledged are deregistered first, which resets their sessions: their
  * memory is not read any more when this returns, or as after LYRE_E_TIMEDOUT of lyre_deregister().
- * Blocks at most 20 ms, until the daemon has taken the last submissions, and where such regions
- * are deregistered at most two seconds, and at most a minute while the daemon is upgraded. NULL is
- * allowed. In a child of fork() that has the context of its parent it does nothing. */
+ * Blocks at most 20 ms, until the daemon has taken the last submissions. Where such regions are
+ * deregistered it blocks at most three seconds, and at most a minute while the daemon is upgraded
+ * or does not answer (because it is stopped with SIGSTOP, for example). A daemon that did not
+ * answer for a minute may read the memory when it goes on. NULL is allowed. In a child of fork()
+ * that has the context of its parent it does nothing. */
 LYRE_API void lyre_context_close(lyre_context* context);
 /* Blocks up to timeout_ms, until no byte sent is unacknowledged on closed, aborted and open
  * sessions: the peer has acknowledged it, or its session has ended. Then blocks and bytes of
  * regions are free, as if their tags were reported. 0, or LYRE_E_AGAIN when the time is over.
- * Fails: the error that ended a session after lyre_close() with bytes unacknowledged, once; of
- * several such sessions the first one's. lyre_session_error() has the error of a session that is
- * not closed. LYRE_E_DAEMON, LYRE_E_EXPELLED. */
+ * Fails: the error that ended a closed session before the peer acknowledged all its bytes, once; of
+ * several such sessions the first one's. That of a session that ends before lyre_close() is told
+ * by lyre_session_error() only. LYRE_E_DAEMON, LYRE_E_EXPELLED. */
 LYRE_API int lyre_drain(lyre_context* context, int timeout_ms);
 
 #define LYRE_PORT_ADDRESSES_MAX 8
@@ -297,7 +299,8 @@ LYRE_API int lyre_send_region(lyre_session* session, lyre_region* region, const 
 /* The next tag whose send is done, in the order of sending; 0 when there is none. */
 LYRE_API uint64_t lyre_next_sent(lyre_session* session);
 /* Bytes sent on this session that the peer's TCP has not acknowledged. Within one long send it is
- * updated at least every 100 ms, without an event. */
+ * updated at least every 100 ms, without an event. 0 after an error has ended the connection:
+ * lyre_session_error() has it at the latest when the bytes that arrived before are taken. */
 LYRE_API uint64_t lyre_unacked_bytes(const lyre_session* session);
 /* The windowed minimum round-trip time in microseconds, as of the last acknowledgment; 0: not
  * measured. */

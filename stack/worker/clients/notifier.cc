@@ -9,7 +9,11 @@ namespace lyre::worker {
 void Notifier::announce_sends(Context& context, uint32_t conn, const tcp::SendSide& side,
                               Nanos now) {
   session::Session& told = tables_.sessions[conn];
-  channel::Completion entry{.event = channel::Event::kSendDone, .session = name_of(conn)};
+  const auto status = told.has_dropped_sends ? told.end_status : channel::EndStatus::kOk;
+  channel::Completion entry{.event = channel::Event::kSendDone,
+                            .status = channel::general(status),
+                            .exact = status,
+                            .session = name_of(conn)};
   const int64_t rtt_min_us = (side.rtt_min.value + 999) / 1000;
   entry.body.send_done = {.descriptors = told.sends.finished_count,
                           .acked_bytes = told.sends.head_acked_bytes,

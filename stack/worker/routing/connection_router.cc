@@ -62,11 +62,20 @@ ConnectionRouter::Redirected ConnectionRouter::redirect(io::PacketBuf* packet,
     if (to == OwnerTable::kNone) return Redirected::kNotClaimed;
     message.kind = Kind::kDeliver;
   }
-  if (packets_away_ == kPacketsAwayMax || !try_post(to, message, kRoomAfterPacket)) {
+  if (packets_away_ == kPacketsAwayMax || packets_away_at_[to] == packets_away_at_max() ||
+      !try_post(to, message, kRoomAfterPacket)) {
     return Redirected::kNoRoom;
   }
   ++packets_away_;
+  ++packets_away_at_[to];
   return Redirected::kAway;
+}
+
+/// A packet came back from worker `from`. A home may have sent it on: the one that it went to first
+/// counts.
+void ConnectionRouter::count_back(uint32_t from, const FourTuple& tuple) {
+  --packets_away_;
+  --packets_away_at_[is_home(tuple) ? from : home_of(tuple)];
 }
 
 bool ConnectionRouter::can_claim(const FourTuple& tuple) const {

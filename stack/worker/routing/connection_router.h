@@ -20,6 +20,11 @@ namespace lyre::worker {
 
 /// Packets that a worker may have sent to others and not got back.
 inline constexpr uint32_t kPacketsAwayMax = 128;
+/// Those of them that it may have sent to one other worker, where there are several. When that one
+/// stands still, room is left for packets to the others. What a home sends on to an owner counts at
+/// the home: a home cannot know whether the owner stands still or has a burst to take. So packets
+/// of one owner that stands still can take all places, half of them by way of other homes.
+inline constexpr uint32_t kPacketsAwayAtOneMax = kPacketsAwayMax / 2;
 
 /// Connections that an open may end first: a half-open one, and one that makes room.
 inline constexpr uint32_t kUnclaimsBeforeClaimMax = 2;
@@ -73,7 +78,7 @@ class ConnectionRouter {
   enum class Redirected : uint8_t {
     kNotClaimed,  ///< no other worker is known to have the connection; the packet is the caller's
     kAway,        ///< the packet went to another worker; it comes back by take_messages()
-    kNoRoom,      ///< too many are away, or the ring is full; the packet is the caller's
+    kNoRoom,      ///< too many are away or there, or the ring is full; the packet is the caller's
   };
 
   explicit ConnectionRouter(const Options& options)
@@ -148,6 +153,10 @@ class ConnectionRouter {
   bool try_post(uint32_t to, const WorkerMessage& message, uint32_t room_left);
   bool try_forward(uint32_t owner, const WorkerMessage& message);
   void answer(const WorkerMessage& message, Kind kind);
+  uint32_t packets_away_at_max() const {
+    return options_.worker_count > 2 ? kPacketsAwayAtOneMax : kPacketsAwayMax;
+  }
+  void count_back(uint32_t from, const FourTuple& tuple);
   bool try_unclaim(const FourTuple& tuple);
   bool try_refuse(const FourTuple& tuple, uint32_t claimer);
   void wake_workers();
@@ -174,6 +183,8 @@ class ConnectionRouter {
   Options options_;
   OwnerTable owners_;
   uint32_t packets_away_ = 0;
+  /// By worker: the home, or the owner if this worker is the home.
+  std::array<uint32_t, channel::kWorkersMax> packets_away_at_{};
   std::vector<FourTuple> unsaid_;          ///< unclaimed, and their homes do not know; never grows
   std::vector<ContestedClaim> contested_;  ///< in order of arrival; never grows
   std::array<bool, channel::kWorkersMax> must_wake_{};  ///< by worker
@@ -214,10 +225,10 @@ void ConnectionRouter::on_message(uint32_t from, const WorkerMessage& message, H
     case Kind::kDeliver:
       return deliver(message, host);
     case Kind::kNotFound:
-      --packets_away_;
+      count_back(from, message.tuple);
       return host.on_unclaimed_packet(message.packet);
     case Kind::kRelease:
-      --packets_away_;
+      count_back(from, message.tuple);
       return host.on_returned_packet(message.packet);
     case Kind::kClaim:
       return take_claim(from, message, host);
@@ -226,7 +237,7 @@ void ConnectionRouter::on_message(uint32_t from, const WorkerMessage& message, H
     case Kind::kUnclaim:
       return take_unclaim(message.tuple, from);
     case Kind::kMigrate:
-      --packets_away_;
+      count_back(from, message.tuple);
       return host.on_migrated_connection(message);
     case Kind::kNeighbourUpdate:
       return host.on_neighbour_update(message);

@@ -103,9 +103,8 @@ class ReceiveAccounts {
 
   uint32_t held_by(uint32_t context) const { return account_of(context).held; }
   uint32_t weight_of(uint32_t context) const { return account_of(context).weight; }
-  /// Slots that the client may have now, beside what others of its user have. 0: it gets none more.
+  /// Slots that the client may have now, beside what others of its user have: at least the floor.
   uint32_t limit_of(uint32_t context, uint32_t slots_free) const {
-    if (is_reserve(slots_free)) return 0;
     const Account& account = account_of(context);
     const uint64_t share = share_of(account, slots_free);
     const uint64_t others = users_[account.user].held - account.held;

@@ -26,15 +26,26 @@ class RefusedSessions {
     count_ += (word & bit) == 0;
     word |= bit;
   }
-  /// Goes on round all sessions, for about `count_max` of them. visit(conn) returns whether the
-  /// session leaves. REQUIRES: visit() adds none.
+  /// Visits about `count_max` sessions, round all of them. visit(conn) returns whether the session
+  /// leaves. The next step begins behind the last one that left, so that each has its turn where
+  /// few leave per step. Where none left, it begins behind the last word that was looked at.
+  /// REQUIRES: visit() adds none.
   template <typename Visit>
   void step(uint32_t count_max, Visit visit) {
+    const uint32_t count_before = count_;
+    const size_t first = next_ / kBits;
+    const uint64_t behind = ~uint64_t{0} << (next_ % kBits);  // the others of the word come last
+    size_t word = first;
     uint32_t visited = 0;
     for (size_t looked = 0; looked < words_.size() && looked < kWordsPerStepMax; ++looked) {
-      if (count_ == 0 || visited >= count_max) return;
-      visited += visit_word(visit);
-      next_word_ = next_word_ + 1 == words_.size() ? 0 : next_word_ + 1;
+      if (count_ == 0 || visited >= count_max) break;
+      visited += visit_bits(word, looked == 0 ? behind : ~uint64_t{0}, visit);
+      word = word + 1 == words_.size() ? 0 : word + 1;
+    }
+    if (word == first) {
+      visit_bits(word, ~behind, visit);
+    } else if (count_ == count_before) {
+      next_ = static_cast<uint32_t>(word * kBits);
     }
   }
 
@@ -42,20 +53,21 @@ class RefusedSessions {
   static constexpr uint32_t kBits = 64;
 
   template <typename Visit>
-  uint32_t visit_word(Visit& visit) {
+  uint32_t visit_bits(size_t word, uint64_t bits, Visit& visit) {
     uint32_t visited = 0;
-    for (uint64_t left = words_[next_word_]; left != 0; left &= left - 1, ++visited) {
+    for (uint64_t left = words_[word] & bits; left != 0; left &= left - 1, ++visited) {
       const auto conn =
-          static_cast<uint32_t>(next_word_ * kBits) + static_cast<uint32_t>(std::countr_zero(left));
+          static_cast<uint32_t>(word * kBits) + static_cast<uint32_t>(std::countr_zero(left));
       if (!visit(conn)) continue;
-      words_[next_word_] &= ~(left & -left);
+      words_[word] &= ~(left & -left);
       --count_;
+      next_ = conn + 1 == words_.size() * kBits ? 0 : conn + 1;
     }
     return visited;
   }
 
   std::vector<uint64_t> words_;
-  size_t next_word_ = 0;
+  uint32_t next_ = 0;  ///< where the next step begins
   uint32_t count_ = 0;
 };
 

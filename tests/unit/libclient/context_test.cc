@@ -315,14 +315,33 @@ TEST(Context, ItsDescriptorServesOtherLoops) {
   lyre_context_close(context);
 }
 
+/// One entry more than the submission ring has room for.
+void overfill(lyre_session* session) {
+  for (uint32_t i = 0; i <= channel::kSubmissionEntries; ++i) {
+    EXPECT_EQ(0, lyre_set_option(session, LYRE_OPTION_CORK, i % 2));
+  }
+}
+
+// The daemon forgets what was acknowledged of a send that it drops.
+TEST(Context, SurvivesASendThatIsDroppedAfterSomeOfItWasAcknowledged) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  lyre_session* session = open_session(daemon, context, {1, 1});
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(4, lyre_send(session, "text", 4));
+  daemon.tell(send_done({1, 1}, 0, 3));
+  daemon.tell(send_done({1, 1}, 1, 0, channel::EndStatus::kReset));
+  daemon.tell(send_done({1, 1}, 1, 0, channel::EndStatus::kReset));
+  EXPECT_EQ(1, lyre_poll(context, 0)) << lyre_last_error();
+  EXPECT_EQ(LYRE_EVENT_SENT, next_event(context).happened & LYRE_EVENT_SENT);
+  EXPECT_EQ(4u, lyre_unacked_bytes(session)) << "the worker has not taken the second one";
+  lyre_context_close(context);
+}
+
 // No completion reports the room. A caller that must not wait would spin until there is some.
 TEST(Context, AnArmedClientWakesToLookForRoomInAFullRing) {
   FakeDaemon daemon;
   lyre_context* context = daemon.attach();
-  lyre_session* session = open_session(daemon, context, {1, 1});
-  for (uint32_t i = 0; i <= channel::kSubmissionEntries; ++i) {
-    EXPECT_EQ(0, lyre_set_option(session, LYRE_OPTION_CORK, i % 2));
-  }
+  overfill(open_session(daemon, context, {1, 1}));
   pollfd entry{lyre_eventfd(context), POLLIN, 0};
   for (int turn = 0; turn < 2; ++turn) {
     ASSERT_EQ(0, lyre_arm(context));
@@ -334,6 +353,20 @@ TEST(Context, AnArmedClientWakesToLookForRoomInAFullRing) {
   EXPECT_EQ(0, lyre_poll(context, 0));
   ASSERT_EQ(0, lyre_arm(context));
   EXPECT_EQ(0, ::poll(&entry, 1, 10)) << "nothing waits for room any more";
+  lyre_context_close(context);
+}
+
+// Its other descriptors may wake it more often than the ring is to be looked at: then it arms again
+// without a poll.
+TEST(Context, AnArmedClientThatArmsAgainStillWakesToLookForRoom) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  overfill(open_session(daemon, context, {1, 1}));
+  pollfd entry{lyre_eventfd(context), POLLIN, 0};
+  ASSERT_EQ(0, lyre_arm(context));
+  EXPECT_EQ(1, ::poll(&entry, 1, 60'000));
+  ASSERT_EQ(0, lyre_arm(context));
+  EXPECT_EQ(1, ::poll(&entry, 1, 0));
   lyre_context_close(context);
 }
 

@@ -222,15 +222,16 @@ void FakeDaemon::answer_registration(uint32_t region) {
   answer_memory_request(channel::Control::kRegistered, region);
 }
 
-void FakeDaemon::answer_deregistration(uint32_t region) {
-  answer_memory_request(channel::Control::kDeregistered, region);
+void FakeDaemon::answer_deregistration(uint32_t region, int error) {
+  answer_memory_request(channel::Control::kDeregistered, region, error);
 }
 
-void FakeDaemon::answer_memory_request(channel::Control type, uint32_t region) {
+void FakeDaemon::answer_memory_request(channel::Control type, uint32_t region, int error) {
   channel::RegionReply reply{};
   reply.header.type = type;
   reply.header.bytes = sizeof reply;
   reply.region = region;
+  reply.error = error;
   ::send(connection_.get(), &reply, sizeof reply, MSG_NOSIGNAL);
 }
 
@@ -292,9 +293,9 @@ channel::Completion listen_failed(uint64_t cookie, channel::EndStatus status) {
   return entry;
 }
 
-channel::Completion send_done(channel::SessionName name, uint64_t descriptors,
-                              uint32_t acked_bytes) {
-  channel::Completion entry{.event = channel::Event::kSendDone, .session = name};
+channel::Completion send_done(channel::SessionName name, uint64_t descriptors, uint32_t acked_bytes,
+                              channel::EndStatus status) {
+  channel::Completion entry{.event = channel::Event::kSendDone, .status = status, .session = name};
   entry.body.send_done = {.descriptors = descriptors,
                           .acked_bytes = acked_bytes,
                           .rtt_min_us = kRttMinUs,

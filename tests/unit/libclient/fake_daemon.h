@@ -62,7 +62,7 @@ class FakeDaemon {
   channel::RegisterRequest take_registration();
   void answer_registration(uint32_t region);
   channel::DeregisterRequest take_deregistration();
-  void answer_deregistration(uint32_t region);
+  void answer_deregistration(uint32_t region, int error = 0);
   /// Waits until the client has hung up; false after two seconds.
   bool sees_the_end();
   void say_goodbye(const char* text);
@@ -71,7 +71,7 @@ class FakeDaemon {
  private:
   template <typename Request>
   Request take_memory_request(channel::Control type);
-  void answer_memory_request(channel::Control type, uint32_t region);
+  void answer_memory_request(channel::Control type, uint32_t region, int error = 0);
   void serve();
   bool accept_client();
   void take_attach(bool is_left);
@@ -105,7 +105,8 @@ channel::Completion accepted(uint64_t cookie, channel::SessionName name);
 channel::Completion listening(uint64_t cookie, channel::SessionName name, uint16_t port);
 channel::Completion listen_failed(uint64_t cookie, channel::EndStatus status);
 channel::Completion send_done(channel::SessionName name, uint64_t descriptors,
-                              uint32_t acked_bytes = 0);
+                              uint32_t acked_bytes = 0,
+                              channel::EndStatus status = channel::EndStatus::kOk);
 channel::Completion data(channel::SessionName name, std::vector<channel::LentSlice> slices,
                          uint8_t pool = 0);
 channel::Completion peer_finished(channel::SessionName name);

@@ -4,8 +4,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <future>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -71,15 +73,29 @@ TEST_F(Registration, OfAFileWithALongNameIsDirect) {
 class Unsent : public Registration {
  protected:
   static constexpr uint32_t kName = 7;
+  static constexpr uint32_t kOtherName = 8;
 
   Unsent() {
-    auto answer = std::async(std::launch::async, [this] {
+    region_ = add_region(kName);
+    send_from(region_, session_);
+  }
+  /// A region of the memory that the daemon gives this name.
+  lyre_region* add_region(uint32_t name) {
+    auto answer = std::async(std::launch::async, [this, name] {
       daemon_.take_registration();
-      daemon_.answer_registration(kName);
+      daemon_.answer_registration(name);
     });
-    EXPECT_EQ(0, lyre_register(context_, memory_.data(), kRegionBytes, &region_));
-    EXPECT_EQ(0, lyre_send_region(session_, region_, memory_.data(), kRegionBytes, 0));
+    lyre_region* region = nullptr;
+    EXPECT_EQ(0, lyre_register(context_, memory_.data(), kRegionBytes, &region));
+    return region;
+  }
+  void send_from(lyre_region* region, lyre_session* session) {
+    EXPECT_EQ(0, lyre_send_region(session, region, memory_.data(), kRegionBytes, 0));
     EXPECT_EQ(channel::Op::kSend, daemon_.take().op);
+  }
+  void close(lyre_session* session) {
+    lyre_close(session);
+    EXPECT_EQ(channel::Op::kClose, daemon_.take().op);
   }
   /// What the daemon is asked while the context is closed, before it sees the hang-up.
   channel::DeregisterRequest close_context() {
@@ -101,8 +117,7 @@ TEST_F(Unsent, IsDeregisteredBeforeTheContextEnds) {
 }
 
 TEST_F(Unsent, IsDeregisteredAlsoWhereItsSessionIsClosed) {
-  lyre_close(session_);
-  EXPECT_EQ(channel::Op::kClose, daemon_.take().op);
+  close(session_);
   EXPECT_EQ(kName, close_context().region);
   EXPECT_FALSE(daemon_.try_take()) << "a closed session is not named again";
 }
@@ -111,6 +126,65 @@ TEST_F(Unsent, ThatIsAcknowledgedMeanwhileNeedsNoDeregistration) {
   daemon_.tell(send_done({1, 1}, 1));
   lyre_context_close(std::exchange(context_, nullptr));
   EXPECT_EQ(channel::Op::kClose, daemon_.take().op);
+}
+
+// More completions than one turn takes were before it: the peer got a reset in place of a FIN.
+TEST_F(Unsent, ThatIsAcknowledgedBehindManyCompletionsNeedsNoDeregistration) {
+  constexpr channel::SessionName kGone{.index = 99, .generation = 1};
+  for (int i = 0; i < 600; ++i) daemon_.tell(peer_finished(kGone));
+  daemon_.tell(send_done({1, 1}, 1));
+  lyre_context_close(std::exchange(context_, nullptr));
+  EXPECT_EQ(channel::Op::kClose, daemon_.take().op);
+}
+
+TEST_F(Unsent, ThatIsAcknowledgedWhileItIsDeregisteredNeedsNoReset) {
+  auto daemon = std::async(std::launch::async, [this] {
+    daemon_.take_deregistration();
+    daemon_.tell(send_done({1, 1}, 1));
+    daemon_.answer_deregistration(kName);
+  });
+  lyre_context_close(std::exchange(context_, nullptr));
+  EXPECT_EQ(channel::Op::kClose, daemon_.take().op);
+}
+
+// A port held packets of the first region for a second. The others were not asked for, and closed
+// sessions went on sending from them.
+TEST_F(Unsent, IsDeregisteredBehindARegionThatAPortHolds) {
+  constexpr auto kRegionTimeout = std::chrono::milliseconds(1100);
+  lyre_session* other = open_session(daemon_, context_, {2, 1});
+  send_from(add_region(kOtherName), other);
+  close(session_);
+  close(other);
+  auto daemon = std::async(std::launch::async, [&] {
+    std::set<uint32_t> asked = {daemon_.take_deregistration().region};
+    std::this_thread::sleep_for(kRegionTimeout);
+    daemon_.answer_deregistration(*asked.begin(), ETIMEDOUT);
+    const uint32_t second = daemon_.take_deregistration().region;
+    daemon_.answer_deregistration(second);
+    asked.insert(second);
+    return asked;
+  });
+  lyre_context_close(std::exchange(context_, nullptr));
+  EXPECT_EQ((std::set<uint32_t>{kName, kOtherName}), daemon.get());
+}
+
+// Time may not suffice for all. An abort follows for sessions that are not closed.
+TEST_F(Unsent, OfClosedSessionsIsDeregisteredFirstAndOnce) {
+  lyre_session* closed = open_session(daemon_, context_, {2, 1});
+  lyre_region* other_region = add_region(kOtherName);
+  send_from(other_region, closed);
+  send_from(other_region, session_);
+  close(closed);
+  auto daemon = std::async(std::launch::async, [this] {
+    for (const uint32_t name : {kOtherName, kName}) {
+      EXPECT_EQ(name, daemon_.take_deregistration().region);
+      daemon_.answer_deregistration(name);
+    }
+  });
+  lyre_context_close(std::exchange(context_, nullptr));
+  daemon.get();
+  EXPECT_EQ(channel::Op::kAbort, daemon_.take().op);
+  EXPECT_TRUE(daemon_.sees_the_end());
 }
 
 TEST_F(Registration, EndsWithADaemonThatHangsUp) {

@@ -450,6 +450,27 @@ TEST_F(SessionTest, WhatAClosedSessionLostIsToldOnceByADrain) {
   EXPECT_EQ(0, lyre_drain(context_, 0));
 }
 
+// The session's end may wait behind bytes that nobody reads.
+TEST_F(SessionTest, WhatAClosedSessionLostIsToldBeforeItsEnd) {
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
+  ASSERT_EQ(1, lyre_send(session, "x", 1));
+  lyre_close(session);
+  daemon_.tell(send_done(kSessionName, 1, 0, EndStatus::kTimedOut));
+  EXPECT_EQ(LYRE_E_TIMEDOUT, lyre_drain(context_, 0));
+  daemon_.tell(ended(kSessionName, EndStatus::kTimedOut));
+  EXPECT_EQ(0, lyre_drain(context_, 0));
+}
+
+TEST_F(SessionTest, WhatASessionLostBeforeItWasClosedIsToldByADrain) {
+  lyre_session* session = open_session(daemon_, context_, kSessionName);
+  ASSERT_EQ(1, lyre_send(session, "x", 1));
+  daemon_.tell(send_done(kSessionName, 1, 0, EndStatus::kReset));
+  EXPECT_EQ(0, lyre_drain(context_, 0));
+  EXPECT_EQ(0, lyre_session_error(session));
+  lyre_close(session);
+  EXPECT_EQ(LYRE_E_RESET, lyre_drain(context_, 0));
+}
+
 TEST_F(SessionTest, ADrainTellsNoLossThatTheUserWantedOrCanAskFor) {
   constexpr SessionName kOther{.index = 8, .generation = 1};
   constexpr SessionName kThird{.index = 9, .generation = 1};
@@ -460,7 +481,9 @@ TEST_F(SessionTest, ADrainTellsNoLossThatTheUserWantedOrCanAskFor) {
     ASSERT_EQ(1, lyre_send(session, "x", 1));
   }
   lyre_abort(aborted);
+  daemon_.tell(send_done(kSessionName, 1, 0, EndStatus::kAborted));
   daemon_.tell(ended(kSessionName, EndStatus::kAborted));
+  daemon_.tell(send_done(kOther, 1, 0, EndStatus::kReset));
   daemon_.tell(ended(kOther, EndStatus::kReset));
   lyre_close(acknowledged);
   daemon_.tell(send_done(kThird, 1));

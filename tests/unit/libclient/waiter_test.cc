@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdint>
@@ -65,6 +66,27 @@ TEST_F(WaiterTest, ATimerMakesItReadableUntilItIsDisarmed) {
   EXPECT_TRUE(waiter.set_timer(kLongTimeNs));
   EXPECT_TRUE(waiter.arm(nothing_waits));
   EXPECT_FALSE(is_readable());
+}
+
+// It began anew each time: a caller that armed more often than that never saw it expire.
+TEST_F(WaiterTest, ATimerThatIsSetAgainExpiresAllTheSame) {
+  EXPECT_TRUE(waiter.set_timer(1));
+  EXPECT_TRUE(waiter.set_timer(kLongTimeNs));
+  pollfd entry{waiter.poll_fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&entry, 1, 10'000), 1);
+  EXPECT_TRUE(waiter.set_timer(kLongTimeNs));
+  EXPECT_TRUE(is_readable()) << "until it is disarmed";
+}
+
+// The next call took it for one that is watched.
+TEST_F(WaiterTest, ATimerThatCannotBeWatchedIsMadeAgain) {
+  const UniqueFd watched(::dup(waiter.poll_fd()));
+  ASSERT_EQ(::dup2(bell, waiter.poll_fd()), waiter.poll_fd());  // which watches nothing
+  EXPECT_FALSE(waiter.set_timer(1));
+  ASSERT_EQ(::dup2(watched.get(), waiter.poll_fd()), waiter.poll_fd());
+  EXPECT_TRUE(waiter.set_timer(1));
+  pollfd entry{waiter.poll_fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&entry, 1, 10'000), 1);
 }
 
 TEST_F(WaiterTest, IsNotArmedBesideWork) {

@@ -71,6 +71,21 @@ TEST_F(TraceRingTest, CountsEqualEventsInOne) {
   EXPECT_EQ(events[1].first, 5u);
 }
 
+TEST_F(TraceRingTest, ASumStaysAtItsMaximum) {
+  ring_->begin(kOpened);
+  for (const uint32_t count : {UINT32_MAX, 1u}) {
+    ring_->push_or_add({1, TraceKind::kDropped, 4, count});
+  }
+  ASSERT_EQ(read().size(), 1u);
+  EXPECT_EQ(read()[0].second, UINT32_MAX);
+}
+
+TEST(TraceEventBytes, AreNeverNone) {
+  EXPECT_EQ(event_bytes(7), 7u);
+  EXPECT_EQ(event_bytes(UINT32_MAX), UINT32_MAX - 1);
+  EXPECT_EQ(event_bytes(uint64_t{5} << 30), UINT32_MAX - 1);
+}
+
 TEST_F(TraceRingTest, AReaderBesideTheWriterSeesWholeSessions) {
   constexpr uint32_t kSessions = 2000;
   std::atomic<bool> is_over = false;

@@ -45,6 +45,22 @@ TEST(SendQueue, APieceIsFinishedWhenItsLastByteIsAcknowledged) {
   EXPECT_EQ(pieces.room(), 8u);
 }
 
+// With what was acknowledged of the first one: a client that knows of more bytes than are told next
+// takes the daemon for broken.
+TEST(SendQueue, PiecesThatAreDroppedAreFinished) {
+  SendPieces pieces(8);
+  SendQueue queue;
+  for (uint64_t i = 0; i < 3; ++i) {
+    pieces.try_append(queue, {.region = 0, .length = 100, .offset = i * 200});
+  }
+  pieces.on_acked(queue, 150);
+  EXPECT_EQ(pieces.clear(queue), 2u);
+  EXPECT_EQ(queue.finished_count, 3u);
+  EXPECT_EQ(queue.head_acked_bytes, 0u);
+  EXPECT_EQ(queue.piece_count, 0u);
+  EXPECT_EQ(pieces.room(), 8u);
+}
+
 TEST(SendQueue, FullPoolRefusesAndLeavesTheQueueAlone) {
   SendPieces pieces(1);
   SendQueue queue;

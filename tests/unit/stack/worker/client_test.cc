@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <vector>
 
 #include "stack/tcp/state.h"
+#include "stack/worker/clients/copy_blocks.h"
 #include "tests/support/two_workers.h"
 #include "tests/unit/stack/worker/replies.h"
 
@@ -396,6 +398,77 @@ TEST(Cable, ThatIsCutEndsTheSessionWithinTheUserTimeout) {
   ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->only().is_ended; }, seconds(30)));
   EXPECT_EQ(hosts.app_a->only().status, channel::EndStatus::kTimedOut);
   EXPECT_LT(hosts.now - cut_at, seconds(5));
+}
+
+/// What the client was told since the last call.
+std::vector<channel::Completion> completions_of(ChannelClient& client) {
+  std::vector<channel::Completion> entries;
+  for (auto entry = client.next(); entry.event != channel::Event::kNone; entry = client.next()) {
+    entries.push_back(entry);
+  }
+  return entries;
+}
+
+/// The session of the first such event.
+channel::SessionName session_of(channel::Event event,
+                                const std::vector<channel::Completion>& entries) {
+  for (const channel::Completion& entry : entries) {
+    if (entry.event == event) return entry.session;
+  }
+  return {};
+}
+
+// All were counted as if they had been acknowledged, so no client could tell what was lost.
+TEST(Cable, ThatIsCutIsTheStatusOfTheSendsThatAreLost) {
+  HostOptions options;
+  options.connection.user_timeout_ms = 3000;
+  TwoWorkers hosts({}, options, options);
+  ChannelClient caller(hosts.a.worker(), 1);
+  hosts.client_b->listen(5000, 7);
+  hosts.run_for(millis(1));
+  caller.connect({IpAddress::v4(0x0a090002), 5000}, 9);
+  hosts.run_for(millis(10));
+  const auto name = session_of(channel::Event::kConnected, completions_of(caller));
+  for (uint32_t i = 0; i < 2; ++i) caller.send(name, 0, 10'000);
+  hosts.run_for(seconds(1));
+  const auto acked = completions_of(caller);
+  ASSERT_FALSE(acked.empty());
+  EXPECT_EQ(acked.back().body.send_done.descriptors, 2u);
+  EXPECT_EQ(acked.back().status, channel::EndStatus::kOk);
+  hosts.link.set_up(false);
+  for (uint32_t i = 0; i < 3; ++i) caller.send(name, 0, 10'000);
+  hosts.run_for(seconds(30));
+  const auto lost = completions_of(caller);
+  ASSERT_EQ(lost.size(), 2u);
+  EXPECT_EQ(lost[0].event, channel::Event::kSendDone);
+  EXPECT_EQ(lost[0].status, channel::EndStatus::kTimedOut);
+  EXPECT_EQ(lost[0].body.send_done.descriptors, 5u);
+  EXPECT_EQ(lost[1].event, channel::Event::kEnded);
+}
+
+// The end waits behind bytes for which no copy block is free. A server that reads nothing until its
+// sends are finished would wait for ever.
+TEST(Reset, FinishesTheSendsOfAClientThatReadsNothing) {
+  TwoWorkers hosts;
+  ChannelClient server(hosts.b.worker(), 1, /*is_lent=*/false, 1 << 20, worker::kCopyBlockBytes);
+  server.listen(5000, 7);
+  hosts.run_for(millis(1));
+  hosts.client_a->connect({IpAddress::v4(0x0a090002), 5000}, 9);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->stream_count() == 1; }));
+  const PatternApp::Stream& peer = hosts.app_a->only();
+  hosts.app_a->send_pattern(peer.name, 0, 40'000, 10'000);
+  ASSERT_TRUE(hosts.run_until([&] { return peer.sends_done == 4; }));
+  const auto name = session_of(channel::Event::kAccepted, completions_of(server));
+  hosts.link.set_path(1, {.loss_ppm = 1'000'000});
+  for (uint32_t i = 0; i < 3; ++i) server.send(name, 0, 10'000);
+  hosts.run_for(millis(1));
+  hosts.client_a->tell(channel::Op::kAbort, peer.name);
+  hosts.run_for(millis(100));
+  const auto told = completions_of(server);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].event, channel::Event::kSendDone);
+  EXPECT_EQ(told[0].status, channel::EndStatus::kReset);
+  EXPECT_EQ(told[0].body.send_done.descriptors, 3u);
 }
 
 TEST(Shutdown, TellsEveryClientAndResetsEveryPeer) {

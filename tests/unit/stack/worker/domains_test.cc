@@ -107,6 +107,19 @@ TEST_F(DomainsTest, AListenerAtAnyAddressHasNoneOfOthers) {
   EXPECT_EQ(connect(1, at(kFirst, 5000)), EndStatus::kOk);
 }
 
+// Such a connection could take the place of one that a peer opens to the listener.
+TEST_F(DomainsTest, NoConnectionIsOpenedFromAListenerOfAnotherUser) {
+  rules_[0].ports = 1;
+  attach();
+  EXPECT_EQ(listen(0, {.port = 5000}), EndStatus::kOk);
+  EXPECT_EQ(connect(1, at(kFirst, 6000), at(kFirst, 5000)), EndStatus::kAddressInUse);
+  EXPECT_EQ(connect(1, at(kFirst, 6000), {.port = 5000}), EndStatus::kAddressInUse);
+  EXPECT_EQ(connect(1, at(kFirst, 6000), at(kSecond, 5000)), EndStatus::kRefused)
+      << "an address that the listener does not have";
+  EXPECT_EQ(connect(0, at(kFirst, 6000), at(kFirst, 5000)), EndStatus::kRefused)
+      << "of the same user";
+}
+
 TEST_F(DomainsTest, PeersAreThoseOfItsNetworks) {
   rules_[0].peers = {InterfaceAddress::of(IpAddress::v4(0x0a0a0000), 16)};
   attach();

@@ -263,15 +263,91 @@ void expect_one_is_lost(HandoverBed& bed, uint32_t host, std::span<const uint8_t
   EXPECT_EQ(successor->worker().connection_count(), HandoverBed::kSessions - 1);
 }
 
+constexpr size_t kMustAnnounceEnd = 83;  ///< from the start of a session's record
+
 /// The client would be told of the end, and the bytes be dropped that TCP still sends.
 TEST(Handover, LosesASessionThatEndsWhileItSends) {
-  constexpr size_t kMustAnnounceEnd = 83;  // from the start of the record
   HandoverBed bed;
   std::vector<uint8_t> records = bed.records_of(0);
   uint8_t& flag = records[first_of(record::Kind::kSession, records) + kMustAnnounceEnd];
   ASSERT_EQ(flag, 0);
   flag = 1;
   expect_one_is_lost(bed, 0, records);
+}
+
+/// What the client is told next of the finished sends of a session. kNone: nothing.
+channel::Completion next_send_done(ChannelClient& client, uint32_t session) {
+  channel::Completion entry = client.next();
+  while (entry.event != channel::Event::kNone &&
+         (entry.event != channel::Event::kSendDone || entry.session.index != session)) {
+    entry = client.next();
+  }
+  return entry;
+}
+
+/// The count alone would say that the peer acknowledged them before the end.
+TEST(Handover, ALostSessionsSendsAreFinishedWithTheReason) {
+  constexpr size_t kConn = record::kHeaderBytes;
+  constexpr size_t kFinishedCount = record::kHeaderBytes + 44;
+  HandoverBed bed;
+  std::vector<uint8_t> records = bed.records_of(0);
+  const auto is_piece = [&](size_t at) {
+    return records[at] == static_cast<uint8_t>(record::Kind::kPiece);
+  };
+  size_t at = first_of(record::Kind::kSession, records);
+  while (!is_piece(next_record(records, at))) {
+    at = first_of(record::Kind::kSession, records, next_record(records, at));
+    ASSERT_LT(at, records.size()) << "no session has unacknowledged bytes";
+  }
+  records[at + kMustAnnounceEnd] = 1;
+  uint64_t sends = records[at + kFinishedCount];
+  for (size_t piece = next_record(records, at); is_piece(piece);
+       piece = next_record(records, piece)) {
+    ++sends;
+  }
+  const auto successor = bed.successor(0, records);
+  ASSERT_NE(successor, nullptr);
+  ASSERT_EQ(successor->worker().sessions_lost(), 1u);
+  bed.run(*successor, 4);
+  const channel::Completion told = next_send_done(*bed.hosts().client_a, records[at + kConn]);
+  EXPECT_EQ(told.status, channel::EndStatus::kAborted);
+  EXPECT_EQ(told.body.send_done.descriptors, sends);
+}
+
+/// There was no room in the completion ring to tell of them.
+TEST(Handover, TellsThatSendsWereLostBeforeIt) {
+  TwoWorkers hosts;
+  ChannelClient caller(hosts.a.worker(), 1);
+  hosts.client_b->listen(5000, 7);
+  hosts.run_for(millis(1));
+  caller.connect({IpAddress::v4(0x0a090002), 5000}, 9);
+  hosts.run_for(millis(10));
+  channel::SessionName name;
+  for (auto entry = caller.next(); entry.event != channel::Event::kNone; entry = caller.next()) {
+    name = entry.session;
+  }
+  hosts.link.set_path(0, {.loss_ppm = 1'000'000});
+  caller.send(name, 0, 10'000);
+  for (uint32_t i = 0; i < channel::kCompletionEntries; ++i) {
+    caller.listen(6000, i);  // all but the first are refused
+    hosts.turn();
+  }
+  hosts.client_b->tell(channel::Op::kAbort, hosts.app_b->only().name);
+  hosts.run_for(millis(10));
+  record::Writer out;
+  hosts.a.worker().write_handover(out);
+  std::vector<worker::Command> memory;
+  hosts.client_a->describe_memory(memory);
+  caller.describe_memory(memory);
+  io::sim::Link link{io::sim::LinkOptions{}};
+  WorkerHost successor(link, {.seed = 2});
+  record::Reader in(out.bytes());
+  ASSERT_TRUE(successor.worker().take_over(memory, in, hosts.now));
+  ASSERT_EQ(next_send_done(caller, name.index).event, channel::Event::kNone);
+  successor.worker().poll_once(hosts.now);
+  const channel::Completion told = next_send_done(caller, name.index);
+  EXPECT_EQ(told.status, channel::EndStatus::kReset);
+  EXPECT_EQ(told.body.send_done.descriptors, 1u);
 }
 
 /// A segment that is larger than the handshake allows would not fit into a slot.

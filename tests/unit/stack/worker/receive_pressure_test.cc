@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "stack/tcp/connection_record.h"
 #include "stack/worker/turn_limits.h"
 #include "tests/unit/stack/worker/connected_parts.h"
 
@@ -45,6 +46,11 @@ class ReceivePressureTest : public ConnectedParts {
       window = wire::read_be16(frame.data() + kWindowAt);
     }
     return window;
+  }
+  /// Other users of the pool give one slot back.
+  void release_one() {
+    memory.release({&taken_.back(), 1});
+    taken_.pop_back();
   }
   uint32_t held() const { return state.accounts.held_by(kContext); }
   bool is_expelled() const { return state.contexts[kContext].state == Context::State::kExpelled; }
@@ -220,7 +226,8 @@ TEST_F(ReceivePressureTest, NothingIsTakenFromAClientBelowTheFloor) {
   EXPECT_FALSE(is_expelled());
 }
 
-// Its peer learned of them by a retransmission of its own, up to two minutes later.
+// A peer that sends on a window update does not wait for its next probe. A Linux peer in CA_Loss
+// does: it sends nothing before its retransmission timer expires, up to two minutes later.
 TEST_F(ReceivePressureTest, ARefusedSessionTellsOfSlotsThatAnotherOneReleases) {
   set_accounts(/*slot_count=*/16, /*weight=*/1);
   const uint32_t refused = connect();
@@ -238,6 +245,44 @@ TEST_F(ReceivePressureTest, ARefusedSessionTellsOfSlotsThatAnotherOneReleases) {
   state.now = pressure.next_deadline();
   EXPECT_GT(pressure.relieve(), 0u);
   EXPECT_GT(told_window(refused).value_or(0), 0u);
+  EXPECT_EQ(pressure.next_deadline(), kNever);
+}
+
+TEST_F(ReceivePressureTest, RoomForOneSegmentIsToldToOneRefusedSession) {
+  set_accounts(/*slot_count=*/16, /*weight=*/1);
+  const uint32_t first = connect();
+  const uint32_t second = connect();
+  for (uint32_t i = 0; i < 3; ++i) receive_text(i * kPayload, kPayload);
+  exhaust_pool(/*kept=*/2);
+  receive(ip::tcp_frame(segment(first, 0, kPayload)));
+  receive(ip::tcp_frame(segment(second, 0, kPayload)));
+  ASSERT_EQ(drops(Drop::kRxPoolLow), 2u);
+  pressure.relieve();  // prunes: its work is not counted below
+  release_one();
+  for (const Nanos next : {state.now + kPressurePause * 2, kNever}) {
+    state.now = pressure.next_deadline();
+    EXPECT_EQ(pressure.relieve(), 1u);
+    EXPECT_EQ(pressure.next_deadline(), next);
+  }
+}
+
+// As SegmentInput decides on its next segment, which would be refused again.
+TEST_F(ReceivePressureTest, ARefusedSessionWithItsFairSlotsUnreadIsNotToldOfMore) {
+  set_accounts(/*slot_count=*/16, /*weight=*/1);
+  for (uint32_t i = 0; i < 3; ++i) receive_text(i * kPayload, kPayload);
+  state.engine.records().restore_charge(conn, (kRxFairSlots - 3) * memory.rx_slot_bytes());
+  exhaust_pool(/*kept=*/3);
+  receive_text(3 * kPayload, kPayload);
+  ASSERT_EQ(drops(Drop::kRxPoolLow), 1u);
+  ASSERT_FALSE(state.accounts.may_hold(kContext, 2));
+  ASSERT_TRUE(state.accounts.may_overdraw(kContext, 2));
+  pressure.relieve();  // prunes: its work is not counted below
+  state.now = pressure.next_deadline();
+  EXPECT_EQ(pressure.relieve(), 0u);
+  EXPECT_EQ(pressure.next_deadline(), state.now + kPressurePause);
+  announce();  // what it holds is read, and still held
+  state.now = pressure.next_deadline();
+  EXPECT_EQ(pressure.relieve(), 1u);
   EXPECT_EQ(pressure.next_deadline(), kNever);
 }
 

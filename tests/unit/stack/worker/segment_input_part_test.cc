@@ -87,6 +87,88 @@ TEST_F(SegmentInputPartTest, AClientBeyondItsShareGetsTheBytesForWhichItsReaderW
   state.accounts.remove(kContext, 6);
 }
 
+/// A client has opened a connection from an explicit port, and its SYN has left.
+class SegmentInputAtAnOpen : public SegmentInputPartTest {
+ protected:
+  static constexpr uint32_t kOther = 1;  ///< the client that listens
+  static constexpr uint32_t kOtherUid = 1;
+  static constexpr uint64_t kCookie = 7;
+
+  SegmentInputAtAnOpen() {
+    EXPECT_EQ(lifecycle.open(kContext, tuple.local, tuple.remote, kCookie, opening),
+              channel::EndStatus::kOk);
+    transmission.transmit();
+    take_frames();
+  }
+  void listen(uint32_t uid) {
+    attach(kOther, uid);
+    state.listeners.add({.local = {{}, tuple.local.port}, .context = kOther, .backlog = 1});
+  }
+  /// The peer's program connects from where the open goes to.
+  void receive_syn() {
+    ip::TcpOutput syn = segment(opening, 0, 0);
+    syn.header.ack = SeqNum(0);
+    syn.header.flags.bits = wire::TcpFlags::kSyn;
+    receive(ip::tcp_frame(syn));
+  }
+  /// Why the open failed; kOk: nothing was said.
+  channel::EndStatus told() {
+    state.notifier.ring_doorbells();
+    channel::EndStatus status = channel::EndStatus::kOk;
+    while (const auto next = next_completion()) {
+      if (next->event == channel::Event::kConnectFailed && next->body.opened.cookie == kCookie)
+        status = next->exact;
+    }
+    return status;
+  }
+
+  const FourTuple tuple{{kOwn, 5000}, kPeer};
+  uint32_t opening = UINT32_MAX;
+};
+
+// Its client took the connection, which was meant for the listener's.
+TEST_F(SegmentInputAtAnOpen, ASynForTheListenerOfAnotherUserIsTheListeners) {
+  listen(kOtherUid);
+  receive_syn();
+  EXPECT_EQ(told(), channel::EndStatus::kAddressInUse);
+  EXPECT_EQ(state.contexts[kContext].sessions.size(), 1u);
+  const uint32_t accepting = state.find_connection(tuple);
+  ASSERT_NE(accepting, FlowTable::kNone);
+  EXPECT_TRUE(state.session(accepting).is_passive);
+  EXPECT_EQ(state.engine.state(accepting), tcp::State::kSynReceived);
+}
+
+TEST_F(SegmentInputAtAnOpen, ASynForAListenerOfTheSameUserCompletesIt) {
+  listen(0);
+  receive_syn();
+  EXPECT_EQ(told(), channel::EndStatus::kOk);
+  EXPECT_EQ(state.find_connection(tuple), opening);
+  EXPECT_EQ(state.engine.state(opening), tcp::State::kSynReceived);
+}
+
+TEST_F(SegmentInputAtAnOpen, ASynIsResetWhereTheDomainMayNotListen) {
+  DomainRules rules;
+  rules.may_listen = false;
+  state.contexts[kContext].attached.domain = &rules;
+  receive_syn();
+  EXPECT_EQ(told(), channel::EndStatus::kRefused);
+  EXPECT_EQ(state.find_connection(tuple), FlowTable::kNone);
+  EXPECT_EQ(drops(Drop::kTcpNoConnection), 1u);
+  EXPECT_EQ(stats.tcp_resets_out.get(), 1u);
+}
+
+// The 4-tuple is in use until its client was told, and the peer repeats its SYN.
+TEST_F(SegmentInputAtAnOpen, WithoutRoomToSayWhyItFailsAllTheSame) {
+  listen(kOtherUid);
+  channel::CompletionProducer& ring = state.contexts[kContext].completions;
+  while (ring.room() > 0) ring.push({});
+  receive_syn();
+  EXPECT_EQ(state.find_connection(tuple), opening);
+  EXPECT_EQ(state.engine.state(opening), tcp::State::kClosed);
+  EXPECT_EQ(drops(Drop::kTcpNoConnection), 1u);
+  EXPECT_EQ(stats.tcp_resets_out.get(), 0u);
+}
+
 /// Another worker, to which packets may be sent.
 class SegmentInputBesideAnother : public SegmentInputPartTest {
  protected:

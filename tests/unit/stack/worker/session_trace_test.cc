@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "stack/tcp/congestion.h"
 #include "tests/unit/stack/worker/worker_parts.h"
 
 namespace lyre::worker {
@@ -53,6 +54,23 @@ TEST_F(SessionTraceTest, TheSegmentSizeIsToldWhenThePeerHasAnswered) {
   ASSERT_GE(traces[conn].read(state.sessions[conn].opened_at.value, events), 1u);
   EXPECT_EQ(events[0].kind, TraceKind::kOpened);
   EXPECT_EQ(events[0].second, 0u);
+}
+
+// 5 GiB were shown as 1 GiB.
+TEST(SessionTraceEvent, HasAsManyRetransmittedBytesAsItCan) {
+  tcp::ConnectionInfo info;
+  info.bytes_retransmitted = uint64_t{5} << 30;
+  const auto event = event_of(tcp::Change::kRetransmitted, info, 1);
+  EXPECT_EQ(event.kind, TraceKind::kRetransmitted);
+  EXPECT_EQ(event.first, UINT32_MAX - 1) << "UINT32_MAX is shown as none";
+}
+
+TEST(SessionTraceEvent, HasNoSsthreshWhereTheOnlyReductionWasUndone) {
+  tcp::ConnectionInfo info;
+  info.ssthresh_bytes = tcp::kSsthreshUnset;
+  const auto event = event_of(tcp::Change::kUndone, info, 1);
+  EXPECT_EQ(event.kind, TraceKind::kUndone);
+  EXPECT_EQ(event.second, UINT32_MAX);
 }
 
 TEST_F(SessionTraceTest, ASessionThatEndsBadlyIsKept) {

@@ -179,6 +179,27 @@ TEST_F(SubmissionsTest, ASendHasALengthWithinItsLimits) {
   EXPECT_EQ(rule_broken_by(send_of(session, 0)), "kSend of a forbidden length");
 }
 
+// The count alone would tell the client that the peer acknowledged it.
+TEST_F(SubmissionsTest, ASendBehindTheEndOfItsSessionIsFinishedWithTheReason) {
+  const uint32_t conn = open();
+  const channel::SessionName session = state.name_of(conn);
+  lifecycle.abort(conn, EndStatus::kDeregistered);
+  const auto answer = answer_to(send_of(session, 1000));
+  EXPECT_EQ(answer.event, Event::kSendDone);
+  EXPECT_EQ(answer.status, EndStatus::kDeregistered);
+  EXPECT_EQ(answer.body.send_done.descriptors, 1u);
+  EXPECT_EQ(state.contexts[kContext].sends_under_way, 0u);
+}
+
+TEST_F(SubmissionsTest, ASendOfADeregisteredRegionIsFinishedWithThatReason) {
+  Submission entry = send_of(state.name_of(open()), 1000);
+  entry.body.send.region = 1u << channel::kRegionIndexBits | kContextsMax;
+  const auto answer = answer_to(entry);
+  EXPECT_EQ(answer.event, Event::kSendDone);
+  EXPECT_EQ(answer.status, EndStatus::kDeregistered);
+  EXPECT_EQ(answer.body.send_done.descriptors, 1u);
+}
+
 TEST_F(SubmissionsTest, NothingCanBeSentAfterAShutdown) {
   const channel::SessionName session = state.name_of(open());
   EXPECT_EQ(rule_broken_by({.op = Op::kShutdown, .session = session}), "");

@@ -82,7 +82,7 @@ class WorkerParts : public ::testing::Test, protected WorkerBed, protected Parts
     return frames;
   }
 
-  void attach(uint32_t context = kContext) {
+  void attach(uint32_t context = kContext, uint32_t uid = 0) {
     const auto layout = channel::ContextLayout::of(1, kArenaBytes, 0);
     shared_.emplace_back(new (std::align_val_t{4096}) uint8_t[layout.total_bytes]());
     uint8_t* bytes = shared_.back().get();
@@ -93,7 +93,8 @@ class WorkerParts : public ::testing::Test, protected WorkerBed, protected Parts
                      .arena_offset = layout.arena_offset,
                      .arena_bytes = kArenaBytes,
                      .rings = reinterpret_cast<channel::RingPair*>(bytes + layout.rings_offset),
-                     .attached_workers = &attached_workers});
+                     .attached_workers = &attached_workers,
+                     .uid = uid});
     arena = bytes + layout.arena_offset;
   }
   /// A session of the client that connects to the peer.

@@ -160,6 +160,42 @@ TEST_F(NotifierTest, TellsAllNewsOfASessionInOrder) {
   EXPECT_EQ(announce(), 0u);
 }
 
+TEST_F(NotifierTest, TellsWhyFinishedSendsWereNotAcknowledged) {
+  sessions[0].end_status = sessions[1].end_status = channel::EndStatus::kAddressLost;
+  sessions[1].has_dropped_sends = true;
+  for (const uint32_t conn : {0, 1}) {
+    sessions[conn].must_announce_end = true;
+    finish_send(conn);
+  }
+  EXPECT_EQ(announce(), 2u);
+  const auto entries = told();
+  ASSERT_EQ(entries.size(), 4u);
+  EXPECT_EQ(entries[0].event, Event::kSendDone);
+  EXPECT_EQ(entries[0].status, channel::EndStatus::kOk) << "all were acknowledged before the end";
+  EXPECT_EQ(entries[2].event, Event::kSendDone);
+  EXPECT_EQ(entries[2].status, channel::EndStatus::kUnreachable);
+  EXPECT_EQ(entries[2].exact, channel::EndStatus::kAddressLost);
+}
+
+// A client may read nothing until its sends are finished.
+TEST_F(NotifierTest, DroppedSendsDoNotWaitForBytesThatTheClientDoesNotRead) {
+  context().is_lent = false;
+  for (uint32_t slot = 0; slot < kBlocks; ++slot) {
+    receive(0, slot);
+    announce();
+  }
+  told();
+  ASSERT_TRUE(sessions[0].has_readable);
+  sessions[0].end_status = channel::EndStatus::kReset;
+  sessions[0].must_announce_end = sessions[0].has_dropped_sends = true;
+  finish_send(0);
+  EXPECT_EQ(announce(), 0u);
+  const auto entries = told();
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(entries[0].event, Event::kSendDone);
+  EXPECT_EQ(entries[0].status, channel::EndStatus::kReset);
+}
+
 TEST_F(NotifierTest, AFullRingLosesNothing) {
   for (uint32_t i = 0; i < channel::kCompletionEntries; ++i) {
     notifier.answer_open(context(), Event::kListening, channel::EndStatus::kOk, i, {}, {});

@@ -297,22 +297,60 @@ TEST_F(ConnectionRouterTest, AConnectionMovesWithThePacket) {
 }
 
 TEST_F(ConnectionRouterTest, AWorkerHasSoManyPacketsAwayAtMost) {
-  const FourTuple tuple = tuple_at_home(0);
+  const FourTuple tuples[] = {tuple_at_home(0), tuple_at_home(2)};
   for (uint32_t i = 0; i < kPacketsAwayMax; ++i) {
-    ASSERT_EQ(hosts[1].router.redirect(&packet, tuple), Redirected::kAway) << i;
+    ASSERT_EQ(hosts[1].router.redirect(&packet, tuples[i % 2]), Redirected::kAway) << i;
   }
-  EXPECT_EQ(hosts[1].router.redirect(&packet, tuple), Redirected::kNoRoom);
+  EXPECT_EQ(hosts[1].router.redirect(&packet, tuples[0]), Redirected::kNoRoom);
   settle();
   EXPECT_EQ(hosts[1].unclaimed.size(), kPacketsAwayMax);
+  EXPECT_EQ(hosts[1].router.redirect(&packet, tuples[0]), Redirected::kAway);
+}
+
+// Strangers could fill all places with packets to a home that did not run.
+TEST_F(ConnectionRouterTest, AWorkerThatStandsStillLeavesRoomForPacketsToOthers) {
+  const FourTuple tuple = tuple_at_home(2);
+  hosts[0].open(tuple);
+  settle();
+  while (hosts[1].router.redirect(&packet, tuple_at_home(0)) == Redirected::kAway) {
+  }
+  EXPECT_EQ(hosts[1].router.packets_away(), kPacketsAwayAtOneMax);
+  EXPECT_EQ(hosts[1].router.redirect(&packet, tuple_at_home(2)), Redirected::kAway);
+  // A packet that its home sent on counts at the home.
   EXPECT_EQ(hosts[1].router.redirect(&packet, tuple), Redirected::kAway);
+  settle();
+  EXPECT_EQ(hosts[1].router.packets_away(), 0u);
+  for (const uint32_t home : {0u, 2u}) {
+    for (uint32_t i = 0; i < kPacketsAwayAtOneMax; ++i) {
+      ASSERT_EQ(hosts[1].router.redirect(&packet, tuple_at_home(home)), Redirected::kAway) << i;
+    }
+  }
+}
+
+TEST_F(ConnectionRouterTest, TheHomeCountsWhatItSentToAnOwner) {
+  const FourTuple tuple = tuple_at_home(0);
+  hosts[2].open(tuple);
+  settle();
+  for (int round = 0; round < 2; ++round) {
+    for (uint32_t i = 0; i < kPacketsAwayAtOneMax; ++i) {
+      ASSERT_EQ(hosts[0].router.redirect(&packet, tuple), Redirected::kAway) << i;
+    }
+    EXPECT_EQ(hosts[0].router.redirect(&packet, tuple), Redirected::kNoRoom);
+    settle();
+  }
 }
 
 // Whatever else is sent to a worker, answers about its packets find room.
 TEST_F(ConnectionRouterTest, AnswersHaveRoomInAFullRing) {
-  const FourTuple tuple = tuple_at_home(0);
+  const FourTuple nobodys = tuple_at_home(0);
+  const FourTuple owned = tuple_at_home(2);
+  hosts[0].open(owned);
+  settle();
   for (uint32_t i = 0; i < kPacketsAwayMax; ++i) {
+    const FourTuple& tuple = i % 2 == 0 ? nobodys : owned;
     ASSERT_EQ(hosts[1].router.redirect(&packet, tuple), Redirected::kAway);
   }
+  hosts[2].router.take_messages(hosts[2]);  // worker 0 answers about all of them
   for (uint32_t i = 0; i < kWorkerMessagesMax; ++i) {
     hosts[0].router.broadcast_neighbour_update(WorkerMessage::ArpUpdate{});
   }
@@ -327,7 +365,7 @@ TEST_F(ConnectionRouterTest, AnswersHaveRoomInAFullRing) {
   for (int i = 0; i < 2; ++i) hosts[0].router.take_messages(hosts[0]);
   EXPECT_EQ(waiting(0, 1), kWorkerMessagesMax);
   hosts[1].router.take_messages(hosts[1]);
-  EXPECT_EQ(hosts[1].unclaimed.size(), kPacketsAwayMax);
+  EXPECT_EQ(hosts[1].unclaimed.size() + hosts[1].returned.size(), kPacketsAwayMax);
 }
 
 // Their unclaims took the place of the claim, which is not repeated: no packet was delivered.

@@ -35,6 +35,37 @@ TEST(RefusedSessions, AStepGoesOnWhereTheLastOneEnded) {
   EXPECT_EQ(visited_in_step(refused, 2, /*leaves=*/false), (std::vector<uint32_t>{129, 1}));
 }
 
+// Room for one session per step, and each is refused again at once: the lowest one took all of it.
+TEST(RefusedSessions, EachHasItsTurnWhereOneLeavesPerStep) {
+  const std::vector<std::vector<uint32_t>> cases{{1, 2, 3}, {1, 65, 129}, {63, 64, 191}};
+  for (const std::vector<uint32_t>& conns : cases) {
+    RefusedSessions refused(3 * 64);
+    for (const uint32_t conn : conns) refused.add(conn);
+    std::vector<uint32_t> left;
+    for (size_t step = 0; step < 2 * conns.size(); ++step) {
+      const size_t left_before = left.size();
+      refused.step(/*count_max=*/100, [&](uint32_t conn) {
+        if (left.size() > left_before) return false;
+        left.push_back(conn);
+        return true;
+      });
+      ASSERT_EQ(left.size(), left_before + 1);
+      refused.add(left.back());
+      EXPECT_EQ(visited_in_step(refused, 100, /*leaves=*/false).size(), conns.size());
+    }
+    std::vector<uint32_t> two_rounds = conns;
+    two_rounds.insert(two_rounds.end(), conns.begin(), conns.end());
+    EXPECT_EQ(left, two_rounds);
+  }
+}
+
+TEST(RefusedSessions, AStepLooksAtThePlacesBeforeItsFirstOneLast) {
+  RefusedSessions refused(64);
+  for (const uint32_t conn : {5u, 9u, 20u}) refused.add(conn);
+  refused.step(/*count_max=*/100, [](uint32_t conn) { return conn == 9; });
+  EXPECT_EQ(visited_in_step(refused, 100, /*leaves=*/false), (std::vector<uint32_t>{20, 5}));
+}
+
 TEST(RefusedSessions, AStepLooksAtSoManyPlacesAtMost) {
   constexpr uint32_t kPlacesPerStep = 64 * RefusedSessions::kWordsPerStepMax;
   RefusedSessions refused(kPlacesPerStep + 1);
