@@ -81,7 +81,9 @@ struct TelemetryHeader {
   uint32_t slots;
   uint32_t pid;
   uint32_t slot_bytes;
-  std::atomic<int64_t> written_ns;  ///< CLOCK_MONOTONIC: an old file has no process
+  /// CLOCK_MONOTONIC. The process of an old file has ended or, where the file is locked, is
+  /// stopped.
+  std::atomic<int64_t> written_ns;
   char host[64];
   char program[32];
   char socket[108];

@@ -16,7 +16,7 @@ RecvComm* ListenComm::take() {
 
 ListenComm* Receivers::listen(const Nonce& nonce) {
   auto& slot = listen_comms_[nonce];
-  slot = std::make_unique<ListenComm>(environment_, nonce);
+  slot = std::make_unique<ListenComm>(nonce);
   return slot.get();
 }
 

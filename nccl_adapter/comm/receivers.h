@@ -18,10 +18,8 @@ class SendComm;
 /// accept(). Thread: under the instance's lock. Owner: the receivers.
 class ListenComm {
  public:
-  ListenComm(Environment* environment, const Nonce& nonce)
-      : environment_(environment), nonce_(nonce) {}
+  explicit ListenComm(const Nonce& nonce) : nonce_(nonce) {}
 
-  Environment* environment() const { return environment_; }
   const Nonce& nonce() const { return nonce_; }
   bool is_full() const { return arrivals_.size() >= kArrivalsMax; }
   /// A comm that waits for accept(). Owner: the instance.
@@ -30,7 +28,6 @@ class ListenComm {
   RecvComm* take();
 
  private:
-  Environment* environment_;
   Nonce nonce_;
   std::deque<RecvComm*> arrivals_;
 };

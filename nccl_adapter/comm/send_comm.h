@@ -65,7 +65,11 @@ class SendComm final : public Comm {
   void give_up_stalled(Lane& lane, int64_t now_ns);
   void redial(Lane& lane, int64_t now_ns);
   void replace_slow_lane(int64_t now_ns);
-  bool is_wanted(const Lane& lane) const { return lane.index < wanted_; }
+  /// The first `wanted_` lanes are, and the first one that is up, whatever its index: where none of
+  /// them can be dialled, the comm goes on with it.
+  bool is_wanted(const Lane& lane) const {
+    return lane.index < wanted_ || &lane == lanes_.first_up();
+  }
   size_t wanted_up() const;
   void await_queue_pair(int64_t now_ns);
   void adapt_count(int64_t passed_ns);

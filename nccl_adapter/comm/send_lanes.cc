@@ -133,7 +133,7 @@ void SendComm::redial_all() {
 
 size_t SendComm::wanted_up() const {
   return static_cast<size_t>(std::count_if(lanes_.begin(), lanes_.end(), [&](const auto& lane) {
-    return is_wanted(*lane) && lane->is_up();
+    return lane->is_up() && is_wanted(*lane);
   }));
 }
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -36,12 +37,20 @@ constexpr int64_t kClosePollNs = 50'000;
 // Set in a child by fork(): connections and memory belong to the parent, which still uses them.
 std::atomic<bool> g_is_inherited{false};
 
+// A listen comm that NCCL has, of an instance that exists.
+struct Listening {
+  Instance* instance = nullptr;
+  ListenComm* comm = nullptr;
+};
+
 struct Registry {
   std::mutex init_mutex;              ///< of who sets process_instance; taken before `mutex`
   std::atomic<uint64_t> failures{0};  ///< how often that failed; counted under init_mutex
   std::mutex mutex;                   ///< guards the rest; nothing waits for a daemon under it
   std::set<Instance*> instances;      ///< not finalized
   std::set<Instance*> existing;       ///< also those that are finalized and whose comms are in use
+  std::map<uintptr_t, Listening> listening;  ///< by the number that NCCL has in place of a pointer
+  uintptr_t last_listening = 0;
   Instance* process_instance = nullptr;
   std::vector<std::unique_ptr<Instance>> replaced;  ///< process_instance before; each is dead
   bool has_fork_handler = false;
@@ -66,10 +75,7 @@ bool refuse_inherited() {
 }
 
 // Every environment here is an instance.
-template <typename Member>
-Instance* instance_of(const Member* member) {
-  return static_cast<Instance*>(member->environment());
-}
+Instance* instance_of(const Comm* comm) { return static_cast<Instance*>(comm->environment()); }
 
 // Runs `body` where no exception gets through to NCCL.
 template <typename Body>
@@ -128,6 +134,8 @@ void destroy(Instance* instance) {
   {
     const std::lock_guard lock(all.mutex);
     all.existing.erase(instance);
+    std::erase_if(all.listening,
+                  [&](const auto& entry) { return entry.second.instance == instance; });
   }
   delete instance;
 }
@@ -140,6 +148,30 @@ bool exists(Instance* instance) {
   if (all.existing.contains(instance)) return true;
   log_warn("NCCL uses the context of a communicator that it has finalized");
   return false;
+}
+
+// NCCL gets a number: the address of one that has ended may be that of another one.
+void* add_listening(ListenComm* comm, Instance* instance) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  all.listening[++all.last_listening] = {instance, comm};
+  return reinterpret_cast<void*>(all.last_listening);
+}
+
+// Without an instance: it ended with the listen comm.
+Listening find_listening(const void* listen_comm) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.listening.find(reinterpret_cast<uintptr_t>(listen_comm));
+  return found != all.listening.end() ? found->second : Listening{};
+}
+
+// The same; NCCL has it no longer.
+Listening remove_listening(const void* listen_comm) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const auto removed = all.listening.extract(reinterpret_cast<uintptr_t>(listen_comm));
+  return removed.empty() ? Listening{} : removed.mapped();
 }
 
 bool is_idle(Instance& instance) {
@@ -374,11 +406,13 @@ Result listen(void* context, int dev, void* handle, void** listen_comm) {
   if (context == nullptr || refuse_inherited()) return Result::kInvalidUsage;
   auto* instance = static_cast<Instance*>(context);
   if (!exists(instance)) return Result::kInvalidUsage;
-  return with(instance, [&] {
-    ListenComm* made = nullptr;
-    const Result result = instance->listen(dev, handle_bytes(handle), &made);
-    *listen_comm = made;
-    return result;
+  ListenComm* made = nullptr;
+  const Result result =
+      with(instance, [&] { return instance->listen(dev, handle_bytes(handle), &made); });
+  if (result != Result::kSuccess) return result;
+  return guarded([&] {
+    *listen_comm = add_listening(made, instance);
+    return Result::kSuccess;
   });
 }
 
@@ -397,11 +431,15 @@ Result connect(void* context, int dev, void* handle, void** send_comm) {
 
 Result accept(void* listen_comm, void** recv_comm, nccl_abi::NetDeviceHandle**) {
   *recv_comm = nullptr;
-  auto* listening = static_cast<ListenComm*>(listen_comm);
-  Instance* instance = instance_of(listening);
-  return with(instance, [&] {
+  if (refuse_inherited()) return Result::kInvalidUsage;
+  const Listening listening = find_listening(listen_comm);
+  if (listening.instance == nullptr) {
+    log_warn("NCCL uses a listen comm of a communicator that it has finalized");
+    return Result::kInvalidUsage;
+  }
+  return with(listening.instance, [&] {
     Comm* made = nullptr;
-    const Result result = instance->accept(listening, &made);
+    const Result result = listening.instance->accept(listening.comm, &made);
     *recv_comm = made;
     return result;
   });
@@ -473,17 +511,19 @@ Result close_comm(void* comm_pointer) {
   });
 }
 
+// One that ended with its instance is closed; an error would stop NCCL's cleanup.
 Result close_listen(void* listen_comm) {
   if (listen_comm == nullptr) return Result::kSuccess;
-  auto* listening = static_cast<ListenComm*>(listen_comm);
-  Instance* instance = instance_of(listening);
+  if (refuse_inherited()) return Result::kInvalidUsage;
+  const Listening listening = remove_listening(listen_comm);
+  if (listening.instance == nullptr) return Result::kSuccess;
   bool is_over = false;
-  const Result result = with(instance, [&] {
-    instance->close_listen(listening);
-    is_over = instance->is_over();
+  const Result result = with(listening.instance, [&] {
+    listening.instance->close_listen(listening.comm);
+    is_over = listening.instance->is_over();
     return Result::kSuccess;
   });
-  if (is_over) destroy(instance);
+  if (is_over) destroy(listening.instance);
   return result;
 }
 

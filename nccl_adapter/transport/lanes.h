@@ -33,9 +33,12 @@ class Lanes {
     return static_cast<size_t>(
         std::count_if(begin(), end(), [](const auto& lane) { return lane->is_up(); }));
   }
-  bool is_any_up() const {
-    return std::any_of(begin(), end(), [](const auto& lane) { return lane->is_up(); });
+  /// Of those, the one with the lowest index; nullptr: none has one.
+  Lane* first_up() const {
+    const auto found = std::find_if(begin(), end(), [](const auto& lane) { return lane->is_up(); });
+    return found != end() ? found->get() : nullptr;
   }
+  bool is_any_up() const { return first_up() != nullptr; }
   /// A stream that takes frames about queue pairs; nullptr: there is none.
   Lane* for_queue_pairs(int64_t now_ns) const {
     const auto found = std::find_if(begin(), end(), [&](const auto& lane) {

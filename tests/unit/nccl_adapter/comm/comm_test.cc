@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <vector>
 
+#include "nccl_adapter/transport/address.h"
+#include "nccl_adapter/transport/rails.h"
 #include "tests/sim/adapter/lyre_api.h"
 #include "tests/unit/nccl_adapter/idle_transport.h"
 #include "tests/unit/nccl_adapter/support/comms.h"
@@ -261,16 +265,18 @@ class CappedComms : public Comms {
   };
 
  protected:
-  CappedComms()
+  explicit CappedComms(size_t connects_max = 0, int64_t streams = 0)
       : Comms({.hosts = 2,
                .host_bytes_per_s = 4 * kFlowBytesPerS,
                .flow_bytes_per_s = kFlowBytesPerS,
                .segment_bytes_max = 8'960,
-               .in_flight_bytes_max = 64 * 1024},
-              0) {}
+               .in_flight_bytes_max = 64 * 1024,
+               .connects_max = connects_max},
+              streams) {}
 
   /// Keeps messages under way for so long, and then waits for them.
-  void be_busy(int64_t ns) {
+  void be_busy(
+      int64_t ns, const std::function<void()>& meanwhile = [] {}) {
     const int64_t end_ns = events_.now_ns() + ns;
     Messages receives{receiver_};
     Messages sends{sender_.get()};
@@ -293,6 +299,7 @@ class CappedComms : public Comms {
       return events_.now_ns() >= end_ns && own.done == own.posted && own.posted >= other.posted;
     };
     EXPECT_TRUE(works_until([&] {
+      meanwhile();
       const bool is_received = work(receives, sends);
       return work(sends, receives) && is_received;
     }));
@@ -325,6 +332,74 @@ TEST_F(CappedComms, ThatAreIdleGetNoStreamsForTheSakeOfOthers) {
   works_until(another_is_busy, 2 * kSecond);
   EXPECT_GT(count.wanted(), 4u);
   EXPECT_EQ(sender_->facts().streams.size(), 1u);
+}
+
+/// The first of two streams is lost, and another connection takes its place in this host's daemon,
+/// which has no room for more.
+class CommsThatLoseTheirFirstStream : public CappedComms {
+ protected:
+  explicit CommsThatLoseTheirFirstStream(int64_t streams = 2) : CappedComms(2, streams) {}
+
+  bool has_both_streams() const {
+    const std::vector<StreamFacts> streams = sender_->facts().streams;
+    return std::ranges::count_if(streams, &StreamFacts::is_up) == 2;
+  }
+  void lose_the_first_stream() {
+    const std::vector<adapter_sim::Connection*> streams = network_.established();
+    ASSERT_EQ(streams.size(), 2u);
+    second_ = streams[1];
+    network_.tcp().reset(*streams[0]);
+    const lyre_addr local = make_addr(address_of(here().ports()[0]), 0);
+    const lyre_addr remote = make_addr(address_of(there().ports()[0]), acceptor_->port());
+    lyre_session* session = nullptr;
+    while (lyre_connect(here().context(), &local, &remote, &session) == LYRE_E_AGAIN) continue;
+    ASSERT_NE(session, nullptr);
+    other_connection_ = Stream(session);
+  }
+  bool has_second_stream() { return std::ranges::count(network_.established(), second_) == 1; }
+
+  const adapter_sim::Connection* second_ = nullptr;
+
+ private:
+  Stream other_connection_;
+};
+
+TEST_F(CommsThatLoseTheirFirstStream, FinishTheirMessageOverTheOtherWhereOneIsWanted) {
+  connect();
+  ASSERT_TRUE(works_until([&] { return has_both_streams(); }));
+  std::vector<uint8_t> out = numbered(4'000'000);
+  std::vector<uint8_t> in(out.size());
+  Request* receive = post(*receiver_, in);
+  post(*sender_, out);
+  pass(kMs);
+  ASSERT_NO_FATAL_FAILURE(lose_the_first_stream());
+  here().make_room();
+  EXPECT_EQ(finish(*receiver_, receive), Result::kSuccess) << receiver_->failure().why;
+  EXPECT_TRUE(out == in);
+}
+
+TEST_F(CommsThatLoseTheirFirstStream, KeepTheOtherWithoutTrafficWhereOneIsWanted) {
+  connect();
+  ASSERT_TRUE(works_until([&] { return has_both_streams(); }));
+  ASSERT_NO_FATAL_FAILURE(lose_the_first_stream());
+  here().make_room();
+  works_until([] { return false; }, 15 * kSecond);
+  EXPECT_TRUE(has_second_stream());
+  send_and_receive();
+}
+
+class CommsThatLoseTheirFirstStreamInATrial : public CommsThatLoseTheirFirstStream {
+ protected:
+  CommsThatLoseTheirFirstStreamInATrial() : CommsThatLoseTheirFirstStream(0) {}
+};
+
+TEST_F(CommsThatLoseTheirFirstStreamInATrial, GoOnOverTheOtherWhenTheTrialIsOver) {
+  connect();
+  be_busy(3 * kSecond, [&] {
+    if (second_ == nullptr && has_both_streams()) lose_the_first_stream();
+  });
+  EXPECT_EQ(here().stream_count(0).wanted(), 1u);
+  EXPECT_TRUE(has_second_stream());
 }
 
 TEST_F(Comms, AStreamOfAClosedCommHearsHowItEnded) {

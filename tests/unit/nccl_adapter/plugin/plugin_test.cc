@@ -288,6 +288,48 @@ TEST_F(RailsSetting, ALaterInitMayHaveFewerPortsThanOneInBetween) {
   EXPECT_EQ(known_port_count(), 1);
 }
 
+/// NCCL 2.28.3 to 2.28.6 finalizes the context of a parent whose listen comms a child uses, which
+/// shares its resources. Nothing is connected yet.
+class ListenCommsOfAParent : public TwoHosts {
+ protected:
+  ListenCommsOfAParent() {
+    ::setenv("LYRE_TELEMETRY_DIR", "none", 1);
+    ::setenv("LYRE_SOCKET", "sim/0", 1);
+  }
+  ~ListenCommsOfAParent() override {
+    for (const char* name : {"LYRE_TELEMETRY_DIR", "LYRE_SOCKET"}) ::unsetenv(name);
+  }
+  struct Listening {
+    void* context = nullptr;
+    void* comm = nullptr;
+  };
+  static Listening listen_once() {
+    Listening made;
+    std::array<uint8_t, nccl_abi::kHandleBytesMax> handle{};
+    EXPECT_EQ(init_context(&made.context, 0, nullptr, nullptr), Result::kSuccess);
+    EXPECT_EQ(listen(made.context, 0, handle.data(), &made.comm), Result::kSuccess);
+    return made;
+  }
+};
+
+TEST_F(ListenCommsOfAParent, AreRefusedAndClosedAfterItsFinalize) {
+  const Listening parent = listen_once();
+  const Listening other = listen_once();
+  ASSERT_EQ(finalize(parent.context), Result::kSuccess);
+  void* receiver = nullptr;
+  EXPECT_EQ(accept(parent.comm, &receiver, nullptr), Result::kInvalidUsage);
+  EXPECT_EQ(close_listen(parent.comm), Result::kSuccess);
+  EXPECT_EQ(accept(other.comm, &receiver, nullptr), Result::kSuccess);
+  for (int i = 0; i < 200; ++i) {  // of the same size as the one that has ended
+    const Listening another = listen_once();
+    EXPECT_NE(another.comm, parent.comm);
+    EXPECT_EQ(close_listen(another.comm), Result::kSuccess);
+    EXPECT_EQ(finalize(another.context), Result::kSuccess);
+  }
+  EXPECT_EQ(close_listen(other.comm), Result::kSuccess);
+  EXPECT_EQ(finalize(other.context), Result::kSuccess);
+}
+
 /// v8 to v10: NCCL calls init once a process.
 class ProcessInstance : public TwoHosts {
  protected:

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
+#include "tests/unit/nccl_adapter/idle_transport.h"
+
 namespace lyre::nccl_adapter {
 namespace {
 
@@ -35,6 +39,18 @@ TEST(LanesOfAComm, WithoutASessionNoneIsUp) {
   Lanes lanes(&waiter, 2);
   EXPECT_EQ(lanes.up(), 0u);
   EXPECT_FALSE(lanes.is_any_up());
+  EXPECT_EQ(lanes.first_up(), nullptr);
+}
+
+TEST(LanesOfAComm, TheFirstOneThatIsUpNeedNotBeTheFirst) {
+  LanesWaiter waiter;
+  Lanes lanes(&waiter, 3);
+  lanes[1].attach(std::make_unique<IdleTransport>(), 1, 0);
+  lanes[2].attach(std::make_unique<IdleTransport>(), 1, 0);
+  EXPECT_EQ(lanes.first_up(), &lanes[1]);
+  EXPECT_TRUE(lanes.is_any_up());
+  lanes[1].drop();
+  EXPECT_EQ(lanes.first_up(), &lanes[2]);
 }
 
 TEST(LanesOfAComm, DropAllEndsTheDialsToo) {
