@@ -53,6 +53,7 @@ Result<SharedMemory> SharedMemory::create(const char* name, uint64_t bytes, Shar
   // A read-only descriptor can be opened again for writing through /proc; the seal stops that. It
   // does not affect the existing mapping.
   if (with == SharedWith::kReaders) seals |= F_SEAL_FUTURE_WRITE;
+  if (with == SharedWith::kWriters) ::madvise(data, bytes, MADV_DONTDUMP);
   if (::fcntl(memory.fd(), F_ADD_SEALS, seals) != 0) return memory_error("sealing", name);
   return memory;
 }
@@ -66,6 +67,7 @@ Result<SharedMemory> SharedMemory::adopt(OwnedFd fd, uint64_t bytes) {
   }
   void* data = map_huge_aligned(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get());
   if (data == MAP_FAILED) return errno_error("mmap of a shared memory");
+  ::madvise(data, bytes, MADV_DONTDUMP);  // as create() does with SharedWith::kWriters
   SharedMemory memory;
   memory.fd_ = std::move(fd);
   memory.data_ = static_cast<uint8_t*>(data);

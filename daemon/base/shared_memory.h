@@ -11,7 +11,7 @@ namespace lyre {
 /// Which processes may write a shared memory.
 enum class SharedWith : uint8_t {
   kReaders,  ///< only this mapping: the seal refuses every other one
-  kWriters,  ///< every holder of the descriptor
+  kWriters,  ///< every holder of the descriptor. Left out of a core: it has what clients send
 };
 
 /// A memfd of fixed size, mapped for writing. Its size is sealed. A client

@@ -35,9 +35,15 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   }
 }
 
+/// Clients' memory, and addresses for it, are left out of a core. Each new mapping is told so: it
+/// does not inherit the flag of the one that it replaces.
+void leave_out_of_core(void* base, uint64_t bytes) { ::madvise(base, bytes, MADV_DONTDUMP); }
+
 void* reserve_at(void* where, uint64_t bytes, int flags) {
-  return ::mmap(where, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1,
-                0);
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* const base = ::mmap(where, bytes, PROT_NONE, kFlags | flags, -1, 0);
+  if (base != MAP_FAILED) leave_out_of_core(base, bytes);
+  return base;
 }
 
 }  // namespace
@@ -51,7 +57,6 @@ Result<std::unique_ptr<RegionWindow>> RegionWindow::reserve(uint64_t page_bytes)
     if (base != MAP_FAILED) break;
   }
   if (base == MAP_FAILED) return errno_error("no addresses for clients' memory");
-  ::madvise(base, bytes, MADV_DONTDUMP);
   window->begin_ = reinterpret_cast<uint64_t>(base);
   window->bytes_ = bytes;
   const uint64_t first = (window->begin_ + kWindowAlignment - 1) & ~(kWindowAlignment - 1);
@@ -132,6 +137,7 @@ Result<uint8_t*> RegionWindow::map(int fd, uint64_t offset, uint64_t bytes, uint
     take_back(where, bytes);
     return error;
   }
+  leave_out_of_core(base, bytes);
   fill(*free, begin, bytes);
   ++mapped_count_;
   return static_cast<uint8_t*>(base);

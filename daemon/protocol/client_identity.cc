@@ -24,7 +24,9 @@ OwnedFd process_of(int socket, int32_t pid) {
   int process = -1;
   socklen_t bytes = sizeof process;
   if (::getsockopt(socket, SOL_SOCKET, kPeerPidfd, &process, &bytes) == 0) return OwnedFd(process);
-  if (pid <= 0) return OwnedFd();
+  // Other errors tell of a process that is gone (EINVAL from Linux 6.5 to 6.15), and another one
+  // may have its pid.
+  if (errno != ENOPROTOOPT || pid <= 0) return OwnedFd();
   return OwnedFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
 }
 

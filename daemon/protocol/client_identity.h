@@ -20,7 +20,8 @@ struct ClientIdentity {
 Result<ClientIdentity> identity_of(int socket);
 
 /// A pidfd of the peer; none where there is no such process any more. From the socket if the kernel
-/// can (Linux 6.5): there the pid cannot belong to another process meanwhile.
+/// can (Linux 6.5): there the pid cannot belong to another process meanwhile. `pid` is used only
+/// where the kernel cannot.
 OwnedFd process_of(int socket, int32_t pid);
 
 /// The peer's groups: its own, and the supplementary ones where the kernel tells (Linux 4.13).

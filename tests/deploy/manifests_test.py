@@ -134,6 +134,12 @@ class Kubernetes(unittest.TestCase):
             self.assertEqual(spec["securityContext"]["supplementalGroups"],
                              self.job["spec"]["securityContext"]["supplementalGroups"])
 
+    def test_a_job_writes_nothing_but_telemetry(self):
+        for spec in (self.job["spec"], self.domains[1]["spec"]):
+            for mount in spec["containers"][0]["volumeMounts"]:
+                self.assertEqual(mount.get("readOnly", False), mount["name"] != "telemetry",
+                                 mount["name"])
+
     def test_a_pod_of_a_domain_gets_its_socket_only(self):
         config, pod = self.domains
         self.assertIn(config["metadata"], [one["metadata"] for one in self.daemon])
@@ -206,6 +212,13 @@ class Cdi(unittest.TestCase):
             schema = json.load(file)
         resolver = jsonschema.RefResolver("file://" + CDI_SCHEMA, schema)
         jsonschema.validate(self.spec, schema, resolver=resolver)
+
+    def test_a_job_writes_nothing_but_telemetry(self):
+        edits = self.spec["devices"][0]["containerEdits"]
+        settings = dict(one.split("=", 1) for one in edits["env"])
+        for mount in edits["mounts"]:
+            access = "rw" if mount["containerPath"] == settings["LYRE_TELEMETRY_DIR"] else "ro"
+            self.assertEqual({"ro", "rw"} & set(mount["options"]), {access}, mount)
 
     def test_a_job_gets_neither_devices_nor_the_daemons_directory(self):
         edits = self.spec["devices"][0]["containerEdits"]

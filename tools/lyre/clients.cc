@@ -1,6 +1,7 @@
 #include "tools/lyre/clients.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -66,6 +67,16 @@ std::map<uint64_t, UserSum> users_of(const Views& clients) {
     sum.registered_bytes += view.registered_bytes;
   }
   return out;
+}
+
+/// The largest part of its limit that the client holds at a worker. Sums hide it: at other workers
+/// the client may have nearly all slots, and holds none.
+std::string fullest_text(const Snapshot& snapshot, uint32_t context) {
+  double most = 0;
+  for (const channel::ClientView& view : snapshot.client_views) {
+    if (view.context == context) most = std::max(most, receive_limit_ratio(view));
+  }
+  return std::to_string(std::lround(100 * most)) + " %";
 }
 
 /// A uid, or a domain by its place in the configuration.
@@ -192,7 +203,7 @@ std::string places_text(const Views& clients, const Snapshot& snapshot, const Sn
   table.add_column("client");
   table.add_column("uid", Align::kRight);
   add_limited_columns(table, {"sessions", "listeners", "sends"});
-  for (const char* title : {"slots", "lent", "of"}) table.add_column(title, Align::kRight);
+  for (const char* title : {"slots", "lent", "of", "full"}) table.add_column(title, Align::kRight);
   if (earlier != nullptr) {
     for (const char* title : {"sent", "received"}) table.add_column(title, Align::kRight);
   }
@@ -208,7 +219,8 @@ std::string places_text(const Views& clients, const Snapshot& snapshot, const Sn
                                    std::to_string(view.sends_max),
                                    std::to_string(view.rx_slots_held),
                                    std::to_string(view.rx_slots_lent),
-                                   std::to_string(view.rx_slots_max)};
+                                   std::to_string(view.rx_slots_max),
+                                   fullest_text(snapshot, context)};
     if (earlier != nullptr) {
       const SessionRates rates = rates_of_client(view, snapshot, earlier);
       cells.push_back(format_rate(rates.sent_bits_per_s));
@@ -221,6 +233,11 @@ std::string places_text(const Views& clients, const Snapshot& snapshot, const Sn
 }
 
 }  // namespace
+
+double receive_limit_ratio(const channel::ClientView& view) {
+  if (view.rx_slots_max == 0) return 0;
+  return std::min(1.0, static_cast<double>(view.rx_slots_held) / view.rx_slots_max);
+}
 
 std::string clients_text(const Snapshot& snapshot, const Snapshot* earlier) {
   const Views clients = sums(snapshot);

@@ -42,14 +42,25 @@ std::string text_of(const char (&field)[kBytes]) {
   return printable(std::string(field, ::strnlen(field, kBytes)));
 }
 
-/// False when the file is not the plugin's, or its process has ended.
-bool read_live_header(const TelemetryFile& file, int64_t now_ns, TelemetryHeader* out) {
-  return file.is_open() && file.read_header(out) && out->magic == nccl_abi::kTelemetryMagic &&
-         out->version == nccl_abi::kTelemetryVersion &&
-         out->written_ns.load(std::memory_order_relaxed) >= now_ns - kOldNs;
+/// For how long the process has written nothing; 0: for less than kOldNs, or it never wrote.
+int64_t silent_ns(const TelemetryHeader& header, int64_t now_ns) {
+  const int64_t written_ns = header.written_ns.load(std::memory_order_relaxed);
+  return written_ns > 0 && written_ns < now_ns - kOldNs ? now_ns - written_ns : 0;
 }
 
-CommsOfProcess process_of(const TelemetryFile& file, const TelemetryHeader& header) {
+/// False when the file is not the plugin's, or its process has ended. A stopped process writes
+/// nothing, and holds the file's lock.
+bool read_live_header(const TelemetryFile& file, int64_t now_ns, TelemetryHeader* out) {
+  if (!file.is_open() || !file.read_header(out) || out->magic != nccl_abi::kTelemetryMagic ||
+      out->version != nccl_abi::kTelemetryVersion) {
+    return false;
+  }
+  const bool is_fresh = out->written_ns.load(std::memory_order_relaxed) >= now_ns - kOldNs;
+  return is_fresh || (silent_ns(*out, now_ns) > 0 && file.is_locked());
+}
+
+CommsOfProcess process_of(const TelemetryFile& file, const TelemetryHeader& header,
+                          int64_t now_ns) {
   return {.uid = file.owner(),
           .pid = header.pid,
           .program = text_of(header.program),
@@ -58,6 +69,7 @@ CommsOfProcess process_of(const TelemetryFile& file, const TelemetryHeader& head
           .foreign = header.foreign.load(std::memory_order_relaxed),
           .last_foreign = text_of(header.last_foreign),
           .verbs = text_of(header.verbs),
+          .silent_ns = silent_ns(header, now_ns),
           .comms = {}};
 }
 
@@ -76,7 +88,7 @@ class CommsReader {
       ++files_left_out_;
       return;
     }
-    CommsOfProcess process = process_of(file, header);
+    CommsOfProcess process = process_of(file, header, now_ns_);
     const uint32_t used = read_slots(file, process.comms);
     for (Taken* taken : {&of_uid, &all_}) {
       ++taken->files;
@@ -87,7 +99,7 @@ class CommsReader {
 
   /// In the order of paths.
   CommsSnapshot take() {
-    CommsSnapshot out{now_ns_, {}, files_left_out_};
+    CommsSnapshot out{.at_ns = now_ns_, .files_left_out = files_left_out_};
     for (auto& [path, process] : processes_) out.processes.push_back(std::move(process));
     return out;
   }
@@ -157,8 +169,8 @@ int64_t oldest_age_ns(const CommsSnapshot& snapshot, const CommView& view) {
   return view.oldest_since_ns > 0 ? std::max<int64_t>(snapshot.at_ns - view.oldest_since_ns, 0) : 0;
 }
 
-std::string text_of(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
-                    const CommsOfProcess& process) {
+/// The lines above the table of a process.
+std::string heading_of(const CommsOfProcess& process) {
   std::string out = process.program + "/" + std::to_string(process.pid) + " on " + process.host +
                     ", daemon " + process.socket + "\n";
   if (process.foreign > 0) {
@@ -166,6 +178,14 @@ std::string text_of(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
            process.last_foreign + "\n";
   }
   if (!process.verbs.empty()) out += "RDMA not used: " + process.verbs + "\n";
+  if (process.silent_ns > 0) {
+    out += "has written nothing for " + format_duration(process.silent_ns) + " (stopped?)\n";
+  }
+  return out;
+}
+
+std::string text_of(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
+                    const CommsOfProcess& process) {
   TextTable table;
   using Align = TextTable::Align;
   for (const char* title : {"comm", "way", "ranks", "peer", "streams"}) table.add_column(title);
@@ -185,7 +205,7 @@ std::string text_of(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
                    view.has_failed != 0 ? "failed" : waits_for(view), operation_text(view),
                    text_of(view.path)});
   }
-  return out + (table.is_empty() ? "no comms\n" : table.text());
+  return heading_of(process) + (table.is_empty() ? "no comms\n" : table.text());
 }
 
 nlohmann::ordered_json comm_json(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
@@ -275,15 +295,20 @@ void check_telemetry_directory(const std::string& named) {
 
 CommsSnapshot read_comms(const std::vector<std::string>& directories, int64_t now_ns) {
   CommsReader reader(now_ns);
-  std::error_code ignored;
+  std::vector<std::string> not_read;
   for (const std::string& directory : directories) {
-    for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
       if (entry.path().filename().string().starts_with(nccl_abi::kTelemetryPrefix)) {
         reader.read(entry.path());
       }
     }
+    const bool is_unreadable = error && error != std::errc::no_such_file_or_directory;
+    if (is_unreadable) not_read.push_back(directory + ": " + error.message());
   }
-  return reader.take();
+  CommsSnapshot out = reader.take();
+  out.directories_not_read = std::move(not_read);
+  return out;
 }
 
 std::string comms_text(const CommsSnapshot& snapshot, const CommsSnapshot* earlier) {
@@ -291,13 +316,20 @@ std::string comms_text(const CommsSnapshot& snapshot, const CommsSnapshot* earli
   for (const CommsOfProcess& process : snapshot.processes) {
     out += (out.empty() ? "" : "\n") + text_of(snapshot, earlier, process);
   }
-  if (out.empty()) out = "no process here uses the NCCL plugin\n";
+  if (out.empty() && snapshot.directories_not_read.empty()) {
+    out = "no process here uses the NCCL plugin\n";
+  }
+  for (const std::string& directory : snapshot.directories_not_read) {
+    out +=
+        "processes that write there are not shown: cannot read the directory " + directory + "\n";
+  }
   return out + left_out_text(snapshot.files_left_out);
 }
 
 nlohmann::ordered_json comms_json(const CommsSnapshot& snapshot, const CommsSnapshot* earlier) {
   nlohmann::ordered_json out = {{"processes", nlohmann::ordered_json::array()},
-                                {"files_left_out", snapshot.files_left_out}};
+                                {"files_left_out", snapshot.files_left_out},
+                                {"directories_not_read", snapshot.directories_not_read}};
   for (const CommsOfProcess& process : snapshot.processes) {
     nlohmann::ordered_json entry = {{"uid", process.uid},
                                     {"pid", process.pid},
@@ -308,6 +340,7 @@ nlohmann::ordered_json comms_json(const CommsSnapshot& snapshot, const CommsSnap
                                     {"comms", nlohmann::ordered_json::array()}};
     if (process.foreign > 0) entry["last_foreign"] = process.last_foreign;
     if (!process.verbs.empty()) entry["rdma_not_used"] = process.verbs;
+    if (process.silent_ns > 0) entry["silent_ns"] = process.silent_ns;
     for (const CommView& view : process.comms) {
       entry["comms"].push_back(comm_json(snapshot, earlier, process, view));
     }

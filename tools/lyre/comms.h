@@ -38,6 +38,8 @@ struct CommsOfProcess {
   uint64_t foreign = 0;      ///< foreign connections that were refused
   std::string last_foreign;  ///< address of the last one
   std::string verbs;         ///< RDMA ports and why they are not used; empty: none
+  /// Of a process that lives and has written nothing for some seconds: it is stopped. Else 0.
+  int64_t silent_ns = 0;
   std::vector<nccl_abi::CommView> comms;
 };
 
@@ -46,11 +48,12 @@ struct CommsSnapshot {
   int64_t at_ns = 0;
   std::vector<CommsOfProcess> processes;
   uint64_t files_left_out = 0;  ///< of live processes: over a limit of telemetry_file.h
+  std::vector<std::string> directories_not_read;  ///< each with the reason
 };
 
-/// Of the plugin's files in `directories`. Not shown are files that were written more than a few
-/// seconds ago, because their processes have ended, files that the caller may not read, and those
-/// that are over a limit, which are counted.
+/// Of the plugin's files in `directories`, which may be missing. Not shown are files of processes
+/// that have ended (not written for some seconds, and not locked), files that the caller may not
+/// read, and those that are over a limit, which are counted.
 CommsSnapshot read_comms(const std::vector<std::string>& directories, int64_t now_ns);
 
 /// A short name of the comm, the same in all outputs: the first bytes of its id in hexadecimal.

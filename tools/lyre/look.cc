@@ -85,7 +85,7 @@ std::string past_text(const Snapshot& snapshot) {
                     format_time(snapshot.started_unix_ns) + ", ";
   out += snapshot.has_stopped ? "stopped " : "died ";
   out += format_time(snapshot.taken_unix_ns);
-  return out + "\n";
+  return out + "; times are by its clock: the wall clock at its start, without later steps\n";
 }
 
 nlohmann::ordered_json past_json(const Snapshot& snapshot) {

@@ -52,14 +52,15 @@ void add_session_filter(CLI::App& command, SessionFilter& filter) {
   static const std::map<std::string, SessionFilter::Order> kOrders{
       {"sent", SessionFilter::Order::kSent},
       {"received", SessionFilter::Order::kReceived},
+      {"retransmitted", SessionFilter::Order::kRetransmitted},
       {"rtt", SessionFilter::Order::kRtt},
       {"age", SessionFilter::Order::kAge},
       {"queued", SessionFilter::Order::kQueued}};
   command
       .add_option_function<std::string>(
           "--sort", [&filter](const std::string& key) { filter.order = kOrders.at(key); },
-          "The largest first: sent, received, rtt, age or queued")
-      ->check(CLI::IsMember({"sent", "received", "rtt", "age", "queued"}));
+          "The largest first: sent, received, retransmitted, rtt, age or queued")
+      ->check(CLI::IsMember({"sent", "received", "retransmitted", "rtt", "age", "queued"}));
 }
 
 void add_sessions(CLI::App& app, GlobalOptions& globals) {

@@ -22,6 +22,8 @@ double order_key(const channel::SessionView& view, SessionFilter::Order order,
       return rates_of(view, earlier).sent_bits_per_s;
     case SessionFilter::Order::kReceived:
       return rates_of(view, earlier).received_bits_per_s;
+    case SessionFilter::Order::kRetransmitted:
+      return static_cast<double>(view.bytes_retransmitted);
     case SessionFilter::Order::kRtt:
       return static_cast<double>(view.srtt_ns);
     case SessionFilter::Order::kAge:

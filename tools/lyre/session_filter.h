@@ -17,7 +17,8 @@ struct SessionFilter {
   std::optional<int32_t> pid;
   std::string label;           ///< a part of the owner's label
   bool has_time_wait = false;  ///< also shows sessions that only wait for stray packets
-  enum class Order { kNone, kSent, kReceived, kRtt, kAge, kQueued } order = Order::kNone;
+  enum class Order { kNone, kSent, kReceived, kRetransmitted, kRtt, kAge, kQueued };
+  Order order = Order::kNone;
 };
 
 /// By all members but has_time_wait and order.

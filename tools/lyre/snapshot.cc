@@ -227,10 +227,16 @@ int64_t StatsSegment::unix_offset_ns() const {
   return header.unix_offset_ns;
 }
 
+// Both clocks are read at once: the copy of a large segment takes milliseconds.
+int64_t StatsSegment::clock_step_ns() const {
+  const int64_t monotonic_ns = read_clock_ns(CLOCK_MONOTONIC);
+  return read_clock_ns(CLOCK_REALTIME) - monotonic_ns - unix_offset_ns();
+}
+
 Snapshot StatsSegment::look() const {
   Snapshot out = read_snapshot(segment_.data(), segment_.bytes(), read_clock_ns(CLOCK_MONOTONIC));
   if (!is_past_) {
-    out.clock_step_ns = read_clock_ns(CLOCK_REALTIME) - out.taken_unix_ns;
+    out.clock_step_ns = clock_step_ns();
   } else {
     const auto* header = reinterpret_cast<const channel::StatsHeader*>(segment_.data());
     out.is_past = true;

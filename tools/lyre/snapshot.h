@@ -115,7 +115,7 @@ struct Snapshot {
   /// Times are by the daemon's clock: the wall clock at its start, and CLOCK_MONOTONIC since then.
   int64_t started_unix_ns = 0;
   int64_t taken_unix_ns = 0;
-  int64_t clock_step_ns = 0;  ///< the wall clock minus the daemon's
+  int64_t clock_step_ns = 0;  ///< the wall clock minus the daemon's; 0 where that has ended
   bool is_past = false;       ///< of a daemon that has ended, at that time
   bool has_stopped = false;   ///< in order
   uint64_t clients = 0;
@@ -163,6 +163,8 @@ class StatsSegment {
   int64_t unix_offset_ns() const;
 
  private:
+  int64_t clock_step_ns() const;
+
   client::Mapping segment_;
   bool is_past_ = false;
 };

@@ -1,6 +1,7 @@
 #include "tools/lyre/telemetry_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -60,6 +61,14 @@ bool TelemetryFile::read_at(uint64_t offset, void* out, size_t bytes) const {
 
 bool TelemetryFile::read_header(nccl_abi::TelemetryHeader* out) const {
   return read_at(0, out, sizeof *out);
+}
+
+// The plugin locks a file before it gives it its size, and locks no file again: a shared lock of a
+// file of that size delays no writer. At worst its sweep leaves a file to the next one.
+bool TelemetryFile::is_locked() const {
+  if (::flock(fd_, LOCK_SH | LOCK_NB) != 0) return errno == EWOULDBLOCK;
+  ::flock(fd_, LOCK_UN);
+  return false;
 }
 
 bool TelemetryFile::is_used(uint32_t index) const {

@@ -37,6 +37,10 @@ class TelemetryFile {
   uid_t owner() const { return owner_; }
   /// False when the file has become too short. The values are not checked.
   bool read_header(nccl_abi::TelemetryHeader* out) const;
+  /// True while a process holds the file's lock. The plugin holds it until its process ends, also
+  /// while that is stopped. A lock that this call gets is released before it returns.
+  /// REQUIRES: is_open().
+  bool is_locked() const;
   /// REQUIRES: index < kTelemetrySlots.
   bool is_used(uint32_t index) const;
   /// nullopt when the slot is unused, or changed during each attempt.

@@ -127,7 +127,7 @@ std::string headline(const SessionTrace& trace) {
                                : session_state_name(view));
 }
 
-std::string events_text(const std::vector<channel::TraceEvent>& events) {
+std::string events_text(const std::vector<channel::TraceEvent>& events, int64_t clock_step_ns) {
   TextTable table;
   table.add_column("time");
   table.add_column("after", TextTable::Align::kRight);
@@ -137,7 +137,7 @@ std::string events_text(const std::vector<channel::TraceEvent>& events) {
   for (const channel::TraceEvent& event : events) {
     const KindText* kind = kind_of(event);
     if (kind == nullptr) continue;
-    table.add_row({time_text(event.unix_us, "%T"),
+    table.add_row({time_text(event.unix_us + clock_step_ns / 1000, "%T"),
                    "+" + format_duration((event.unix_us - before_us) * 1000), kind->text,
                    numbers_text(event, *kind)});
     before_us = event.unix_us;
@@ -164,23 +164,23 @@ std::vector<SessionTrace> traces_of(std::vector<SessionTrace> all, const std::st
   return all;
 }
 
-std::string trace_text(const std::vector<SessionTrace>& traces) {
+std::string trace_text(const std::vector<SessionTrace>& traces, int64_t clock_step_ns) {
   std::string out;
   for (const SessionTrace& trace : traces) {
     if (!out.empty()) out += "\n";
-    out += headline(trace) + "\n" + events_text(trace.events);
+    out += headline(trace) + "\n" + events_text(trace.events, clock_step_ns);
     if (trace.events.empty()) out += "no events\n";
   }
   return out;
 }
 
-std::string ended_text(const std::vector<SessionTrace>& traces) {
+std::string ended_text(const std::vector<SessionTrace>& traces, int64_t clock_step_ns) {
   if (traces.empty()) return "no session ended badly\n";
   TextTable table;
   for (const char* title : {"ended", "local", "peer", "owner", "why"}) table.add_column(title);
   for (const SessionTrace& trace : traces) {
     const channel::SessionView& view = trace.session;
-    table.add_row({time_text(trace.ended_unix_ns / 1000, "%F %T"),
+    table.add_row({time_text((trace.ended_unix_ns + clock_step_ns) / 1000, "%F %T"),
                    format_endpoint(view.local_address, view.local_port),
                    format_endpoint(view.remote_address, view.remote_port), owner_of(view),
                    status_text(trace.status).text});
@@ -234,8 +234,10 @@ void run_trace(const GlobalOptions& globals, const std::string& session) {
     content.update(trace_json(traces));
     std::cout << json_text(document_of(content), false);
   } else {
-    std::cout << past_text(segment.look())
-              << (session.empty() ? ended_text(traces) : trace_text(traces));
+    const Snapshot now = segment.look();
+    std::cout << past_text(now)
+              << (session.empty() ? ended_text(traces, now.clock_step_ns)
+                                  : trace_text(traces, now.clock_step_ns));
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -17,10 +18,12 @@ void run_trace(const GlobalOptions& globals, const std::string& session);
 /// is that of all that ended badly. By the time of their end, those that are open last.
 std::vector<SessionTrace> traces_of(std::vector<SessionTrace> all, const std::string& session);
 
-/// Every event in a line.
-std::string trace_text(const std::vector<SessionTrace>& traces);
-/// Every session in a line.
-std::string ended_text(const std::vector<SessionTrace>& traces);
+/// Every event in a line. Times are by the wall clock, which is ahead of the daemon's by
+/// `clock_step_ns`.
+std::string trace_text(const std::vector<SessionTrace>& traces, int64_t clock_step_ns);
+/// Every session in a line, with the same times.
+std::string ended_text(const std::vector<SessionTrace>& traces, int64_t clock_step_ns);
+/// Times are by the daemon's clock.
 nlohmann::ordered_json trace_json(const std::vector<SessionTrace>& traces);
 
 }  // namespace lyre::tools

@@ -81,9 +81,9 @@ TEST(Clients, AreATableOfSumsForPeople) {
   EXPECT_EQ("no clients\n", clients_text(look(segment), nullptr));
   put_client(segment);
   EXPECT_EQ(
-      "client        uid  sessions    of  listeners   of  sends     of  slots  lent     of  "
+      "client        uid  sessions    of  listeners   of  sends     of  slots  lent     of  full  "
       "received bytes\n"
-      "trainer/123  1000         6  6144          2  512     10  32768    100    80  10000  "
+      "trainer/123  1000         6  6144          2  512     10  32768    100    80  10000   1 %  "
       "lent\n"
       "\n"
       "client          arena  regions    of  registered        of  user\n"
@@ -94,6 +94,22 @@ TEST(Clients, AreATableOfSumsForPeople) {
       "uid 1000         1  192         6  7168          2  768        2  5376  64.0 MiB  16.0 GiB  "
       "  3.00 MiB  768 GiB\n",
       clients_text(look(segment), nullptr));
+}
+
+// The sums are 4960 of 12960 slots: 38 %.
+TEST(Clients, AtTheLimitOfOneWorkerAreFull) {
+  FakeSegment segment;
+  channel::ClientView view{};
+  view.context = 1;
+  view.rx_slots_max = 8000;
+  segment.client(0, 1).write(&view);
+  view.worker = 1;
+  view.rx_slots_held = 4960;
+  view.rx_slots_max = 4960;
+  segment.client(1, 1).write(&view);
+  EXPECT_NE(clients_text(look(segment), nullptr).find(" 4960     0  12960  100 %  copied\n"),
+            std::string::npos)
+      << clients_text(look(segment), nullptr);
 }
 
 TEST(Clients, AreJsonWithAnAccountOfEachWorker) {

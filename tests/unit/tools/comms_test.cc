@@ -1,6 +1,8 @@
 #include "tools/lyre/comms.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -209,6 +211,71 @@ TEST_F(Comms, RatesAreOfTheTimeBetweenTwoLooks) {
   const auto json = comms_json(snapshot, &earlier);
   EXPECT_EQ(json["processes"][0]["comms"][0]["bits_per_s"], 16e6);
   EXPECT_EQ(json["processes"][0]["comms"][0]["waits_for"], "peer's receive");
+}
+
+/// A file as its writer holds it.
+class LockedFile {
+ public:
+  explicit LockedFile(const std::string& path) : fd_(::open(path.c_str(), O_RDWR | O_CLOEXEC)) {}
+  ~LockedFile() { ::close(fd_); }
+  LockedFile(const LockedFile&) = delete;
+  LockedFile& operator=(const LockedFile&) = delete;
+  bool lock() const { return ::flock(fd_, LOCK_EX | LOCK_NB) == 0; }
+
+ private:
+  int fd_;
+};
+
+// It was not shown, also on the host where it was the rank that all others waited for.
+TEST_F(Comms, AProcessThatIsStoppedIsShownAsSuch) {
+  write(name_of("1-0"), sample(), kNowNs - 60'000'000'000);
+  write(name_of("2-0"), sample());
+  {
+    const LockedFile writer(path_of("1-0"));
+    ASSERT_TRUE(writer.lock());
+    const CommsSnapshot snapshot = read_comms({directory_}, kNowNs);
+    ASSERT_EQ(snapshot.processes.size(), 2u);
+    EXPECT_EQ(snapshot.processes[0].comms.size(), 1u);
+    EXPECT_NE(comms_text(snapshot, nullptr)
+                  .find("lyred.sock\nhas written nothing for 1m 00s (stopped?)\ncomm "),
+              std::string::npos)
+        << comms_text(snapshot, nullptr);
+    const auto processes = comms_json(snapshot, nullptr)["processes"];
+    EXPECT_EQ(processes[0]["silent_ns"], 60'000'000'000);
+    EXPECT_FALSE(processes[1].contains("silent_ns"));
+  }
+  EXPECT_EQ(shown_count(), 1u) << "a process that has ended holds no lock";
+}
+
+TEST_F(Comms, AProcessThatHasNotBegunToWriteIsLeftOut) {
+  write(name_of("1-0"), sample(), 0);
+  const LockedFile writer(path_of("1-0"));
+  ASSERT_TRUE(writer.lock());
+  EXPECT_EQ(shown_count(), 0u);
+}
+
+// The plugin removes what it can lock.
+TEST_F(Comms, AFileThatIsBeingReadCanBeLocked) {
+  write(name_of("1-0"), sample(), kNowNs - 60'000'000'000);
+  const TelemetryFile file(path_of("1-0"));
+  ASSERT_TRUE(file.is_open());
+  EXPECT_FALSE(file.is_locked());
+  const LockedFile writer(path_of("1-0"));
+  EXPECT_TRUE(writer.lock());
+  EXPECT_TRUE(file.is_locked());
+}
+
+TEST_F(Comms, ADirectoryThatCannotBeReadIsNamed) {
+  const std::string missing = directory_ + "/none";
+  const std::string unreadable = directory_ + "/file";
+  std::ofstream(unreadable) << "no directory";
+  const CommsSnapshot snapshot = read_comms({missing, unreadable, directory_}, kNowNs);
+  EXPECT_EQ(comms_text(snapshot, nullptr),
+            "processes that write there are not shown: cannot read the directory " + unreadable +
+                ": Not a directory\n");
+  EXPECT_EQ(comms_json(snapshot, nullptr)["directories_not_read"],
+            nlohmann::ordered_json::array({unreadable + ": Not a directory"}));
+  EXPECT_TRUE(comms_json(read_comms({missing}, kNowNs), nullptr)["directories_not_read"].empty());
 }
 
 TEST_F(Comms, WhatIsOldForeignOrDamagedIsLeftOut) {

@@ -59,7 +59,7 @@ class ManualPages(unittest.TestCase):
     @needs("mandoc")
     def test_a_page_says_what_help_says(self):
         shown = self.text_of("lyre-sessions.1")
-        for words in ("--watch [SECONDS]", "--sort WORD", "One of sent, received, rtt",
+        for words in ("--watch [SECONDS]", "--sort WORD", "One of sent, received, retransmitted",
                       "--socket PATH", "No daemon at the socket"):
             self.assertIn(words, shown)
 
@@ -118,7 +118,8 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.complete("lyre", "stats", "--js"), ["--json"])
 
     def test_bash_completes_values(self):
-        self.assertEqual(self.complete("lyre", "sessions", "--sort", "r"), ["received", "rtt"])
+        self.assertEqual(self.complete("lyre", "sessions", "--sort", "r"),
+                         ["received", "retransmitted", "rtt"])
         self.assertEqual(self.complete("lyre", "--socket", FOLDER + "/lyre.fi"),
                          [FOLDER + "/lyre.fish"])
 
@@ -133,7 +134,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(complete("lyre sess"), ["sessions"])
         self.assertEqual(sorted(complete("lyre perf ")), ["client", "server"])
         self.assertEqual(complete("lyre sessions --wi"), ["--wide"])
-        self.assertEqual(complete("lyre sessions --sort r"), ["received", "rtt"])
+        self.assertEqual(complete("lyre sessions --sort r"), ["received", "retransmitted", "rtt"])
 
     @needs("zsh")
     def test_zsh_takes_the_file(self):

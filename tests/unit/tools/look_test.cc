@@ -45,9 +45,11 @@ TEST(Look, WhatADaemonLeftSaysWhoseItWasAndWhenItEnded) {
   left.is_past = true;
   const std::string whose =
       "left by lyred 0.1.0 'host-a', process 4711, started 2023-11-14 22:13:20, ";
-  EXPECT_EQ(past_text(left), whose + "died 2023-11-14 22:16:32\n");
+  const std::string clock =
+      "; times are by its clock: the wall clock at its start, without later steps\n";
+  EXPECT_EQ(past_text(left), whose + "died 2023-11-14 22:16:32" + clock);
   left.has_stopped = true;
-  EXPECT_EQ(past_text(left), whose + "stopped 2023-11-14 22:16:32\n");
+  EXPECT_EQ(past_text(left), whose + "stopped 2023-11-14 22:16:32" + clock);
   EXPECT_EQ(past_json(left)["last_daemon"]["ended_unix_ns"], FakeSegment::kNowNs);
 }
 

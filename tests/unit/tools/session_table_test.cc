@@ -106,6 +106,7 @@ TEST_F(SessionTableTest, FiltersLeaveOthersOut) {
   view.remote_port = 2;
   std::strcpy(view.label, "other");
   view.srtt_ns *= 2;
+  view.bytes_retransmitted = 1000;
   put(0, 1, view);
   view = FakeSegment::connection();
   view.remote_port = 3;
@@ -123,6 +124,7 @@ TEST_F(SessionTableTest, FiltersLeaveOthersOut) {
   EXPECT_EQ(kept({.pid = 77}), Ports{1});
   EXPECT_EQ(kept({.label = "oth"}), Ports{2});
   EXPECT_EQ(kept({.order = SessionFilter::Order::kRtt}), (Ports{2, 1}));
+  EXPECT_EQ(kept({.order = SessionFilter::Order::kRetransmitted}), (Ports{2, 1}));
 }
 
 }  // namespace

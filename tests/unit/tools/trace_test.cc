@@ -59,27 +59,39 @@ TEST_F(TraceTest, ASessionIsNamedByItsPeerOrItsOwnPort) {
 }
 
 TEST_F(TraceTest, WithoutANameThoseThatEndedBadlyAreShown) {
-  EXPECT_EQ(ended_text(named("")),
+  EXPECT_EQ(ended_text(named(""), 0),
             "ended                       local          peer        owner        why\n"
             "2023-11-14 22:16:32.000000  10.9.0.1:5000  10.9.0.2:9  trainer/123  "
             "the peer did not answer\n");
-  EXPECT_EQ(ended_text({}), "no session ended badly\n");
+  EXPECT_EQ(ended_text({}, 0), "no session ended badly\n");
 }
 
 TEST_F(TraceTest, EachEventHasALine) {
-  EXPECT_EQ(trace_text(named("10.9.0.2:43210")),
+  EXPECT_EQ(trace_text(named("10.9.0.2:43210"), 0),
             "10.9.0.1:5000 -> 10.9.0.2:43210  worker 1  trainer/123  ESTABLISHED\n"
             "time                after  event\n"
             "22:16:22.000000     +0 ns  opened                     by the peer, mss 1.41 KiB\n"
             "22:16:22.000025  +25.0 us  state                      ESTABLISHED, mss 1.41 KiB\n"
             "22:16:22.001025  +1.00 ms  loss found: fast recovery  "
             "cwnd 14.3 KiB, ssthresh none\n");
-  EXPECT_EQ(trace_text(named("10.9.0.2:9")),
+  EXPECT_EQ(trace_text(named("10.9.0.2:9"), 0),
             "10.9.0.1:5000 -> 10.9.0.2:9  worker 1  trainer/123  ended: the peer did not answer\n"
             "time                after  event\n"
             "22:16:22.000000     +0 ns  segment not used  "
             "timestamp is older than the newest seen (PAWS), count 12\n"
             "22:16:22.000001  +1.00 us  ended             the peer did not answer\n");
+}
+
+// The journal and `lyre pcap` have the times of the wall clock.
+TEST_F(TraceTest, TimesAreThoseOfTheWallClockAlsoAfterItWasStepped) {
+  constexpr int64_t kStepNs = 3'600'000'001'000;
+  EXPECT_NE(ended_text(named(""), kStepNs).find("\n2023-11-14 23:16:32.000001  "),
+            std::string::npos);
+  const std::string text = trace_text(named("10.9.0.2:43210"), kStepNs);
+  EXPECT_NE(text.find("\n23:16:22.000001     +0 ns  opened "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n23:16:22.001026  +1.00 ms  loss found"), std::string::npos) << text;
+  EXPECT_NE(trace_text(named("10.9.0.2:43210"), -kStepNs).find("\n21:16:21.999999 "),
+            std::string::npos);
 }
 
 // A handshake that is not complete, and a TIME-WAIT.
@@ -91,7 +103,7 @@ TEST_F(TraceTest, WhatIsNotKnownIsNotShown) {
   segment_.trace(1, 2).begin(view.opened_unix_ns);
   segment_.trace(1, 2).push({kOpenedUs, TraceKind::kOpened, 0, 0});
   segment_.trace(1, 2).push({kOpenedUs, TraceKind::kState, 1, 0});
-  EXPECT_EQ(trace_text(named("10.9.0.2:43210")),
+  EXPECT_EQ(trace_text(named("10.9.0.2:43210"), 0),
             "10.9.0.1:5000 -> 10.9.0.2:43210  worker 1  -  ESTABLISHED\n"
             "time             after  event\n"
             "22:16:22.000000  +0 ns  opened  by this side\n"

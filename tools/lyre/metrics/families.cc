@@ -1,5 +1,6 @@
 #include "tools/lyre/metrics/families.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstring>
 #include <map>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "stack/base/mac_address.h"
+#include "tools/lyre/clients.h"
 #include "tools/lyre/network.h"
 #include "tools/lyre/printable.h"
 #include "tools/lyre/sessions.h"
@@ -132,10 +134,13 @@ void add_port(Families& out, const PortSnapshot& port) {
   }
 }
 
-/// The clients of one label added up: a label stays when a process ends, and a pid does not.
+/// The clients of one label added up: a label stays when a process ends, and a pid does not. Of the
+/// ratio there is the largest one: a sum would hide a client among others of its label, and a
+/// worker among others.
 void add_clients(Families& out, const Snapshot& daemon) {
   struct Sum {
     uint64_t sessions = 0, sends = 0, slots_held = 0, slots_lent = 0;
+    double limit_ratio = 0;
   };
   std::map<std::string, Sum> sums;
   for (const channel::ClientView& view : daemon.client_views) {
@@ -144,6 +149,7 @@ void add_clients(Families& out, const Snapshot& daemon) {
     sum.sends += view.sends_under_way;
     sum.slots_held += view.rx_slots_held;
     sum.slots_lent += view.rx_slots_lent;
+    sum.limit_ratio = std::max(sum.limit_ratio, receive_limit_ratio(view));
   }
   for (const auto& [label, sum] : sums) {
     const Labels labels = {{"client", label}};
@@ -155,6 +161,9 @@ void add_clients(Families& out, const Snapshot& daemon) {
               static_cast<double>(sum.slots_held));
     out.gauge("lyre_client_rx_slots_lent", "Those of them that are lent", labels,
               static_cast<double>(sum.slots_lent));
+    out.gauge("lyre_client_rx_slots_limit_ratio",
+              "The largest part of its limit of packet buffers that one of them holds at a worker",
+              labels, sum.limit_ratio);
   }
 }
 
@@ -209,6 +218,9 @@ std::vector<MetricFamily> metrics_of(const CommsSnapshot& comms) {
   Families out;
   out.gauge("lyre_telemetry_files_left_out", "Telemetry files of NCCL processes over the limits",
             {}, static_cast<double>(comms.files_left_out));
+  out.gauge("lyre_telemetry_directories_not_read",
+            "Directories with telemetry of NCCL processes that cannot be read", {},
+            static_cast<double>(comms.directories_not_read.size()));
   for (const CommsOfProcess& process : comms.processes) {
     for (const nccl_abi::CommView& view : process.comms) add_comm(out, comms, process, view);
   }

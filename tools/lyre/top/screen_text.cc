@@ -27,6 +27,7 @@ constexpr size_t kTopOwnerColumns = 14;
 
 constexpr std::pair<Order, const char*> kOrders[] = {{Order::kSent, "sent"},
                                                      {Order::kReceived, "received"},
+                                                     {Order::kRetransmitted, "retransmitted"},
                                                      {Order::kRtt, "rtt"},
                                                      {Order::kQueued, "queued"},
                                                      {Order::kAge, "age"}};

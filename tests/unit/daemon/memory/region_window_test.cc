@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "daemon/base/owned_fd.h"
+#include "tests/unit/core_dump.h"
 
 namespace lyre {
 namespace {
@@ -86,6 +87,18 @@ TEST_F(RegionWindowTest, ReadsWhatTheOwnerWrites) {
   const uint8_t byte = 9;
   ASSERT_EQ(::pwrite(file.get(), &byte, 1, 100), 1);
   EXPECT_EQ(base[100], 9);
+}
+
+// The window was left out of a core, and the mappings that took its place were not: a crash wrote
+// the memory of all clients to the disk.
+TEST_F(RegionWindowTest, ACoreHasNeitherClientsMemoryNorItsAddresses) {
+  if (!tells_what_a_core_has()) GTEST_SKIP() << "needs VmFlags of /proc/self/smaps";
+  const OwnedFd file = memory_of(2 * kWindowPage, 1);
+  uint8_t* base = map(file, 2 * kWindowPage);
+  EXPECT_TRUE(is_left_out_of_core(base));
+  EXPECT_TRUE(is_left_out_of_core(base + kWindowPage));
+  window->unmap(base);
+  EXPECT_TRUE(is_left_out_of_core(base));
 }
 
 TEST_F(RegionWindowTest, AReadOnlyDescriptorWillDo) {
