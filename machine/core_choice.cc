@@ -17,14 +17,18 @@ namespace {
 constexpr int kAnyNode = -1;
 
 /// MANA, and the virtual functions of Intel's 82599, X540 and X550: their drivers refuse other
-/// numbers of queues (stack/io/dpdk/driver_quirks.cc).
+/// numbers of queues (stack/io/dpdk/driver_quirks.cc). So does vmxnet3's where the device is older
+/// than version 6 (vmxnet3_dev_configure()), which the kernel does not show.
 bool needs_power_of_two(uint16_t vendor, uint16_t device) {
   constexpr uint16_t kMicrosoft = 0x1414;
   constexpr uint16_t kMana = 0x00ba;
   constexpr uint16_t kIntel = 0x8086;
   constexpr uint16_t kIxgbeVfs[] = {0x10ed, 0x152e, 0x1515, 0x1530, 0x1564,
                                     0x1565, 0x15c5, 0x15b4, 0x15a8, 0x15a9};
+  constexpr uint16_t kVmware = 0x15ad;
+  constexpr uint16_t kVmxnet3 = 0x07b0;
   if (vendor == kMicrosoft) return device == kMana;
+  if (vendor == kVmware) return device == kVmxnet3;
   return vendor == kIntel &&
          std::find(std::begin(kIxgbeVfs), std::end(kIxgbeVfs), device) != std::end(kIxgbeVfs);
 }

@@ -153,8 +153,8 @@ class PacketIo {
   /// The worker waits until the port frees packets that it holds. A port that goes on to free none
   /// is stuck; one for which no worker waits may keep what it has.
   virtual void note_wait() {}
-  /// Packets that tx_burst() took and the port has not freed, as far as it knows by now. It frees
-  /// them in the order in which it took them.
+  /// The packets that tx_burst() took last, from the first one on that the port has not freed, as
+  /// far as it knows by now. The port has freed all parts of all packets before them.
   virtual size_t tx_held() const = 0;
 
   virtual const IoCapabilities& capabilities() const = 0;

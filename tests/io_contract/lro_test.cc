@@ -211,6 +211,8 @@ int rte_eth_dev_info_get(uint16_t, rte_eth_dev_info* out) {
   out->max_rx_pktlen = 9018;
   out->rx_offload_capa = nic.offers;
   out->flow_type_rss_offloads = nic.spreads_over;
+  static const uint32_t no_flags = 0;
+  out->dev_flags = &no_flags;
   return 0;
 }
 int rte_eth_dev_configure(uint16_t, uint16_t, uint16_t, const rte_eth_conf* asked) {

@@ -5,15 +5,18 @@
 #include <rte_ethdev.h>
 #include <rte_ether.h>
 #include <rte_mbuf.h>
+#include <rte_timer.h>
 #include <sched.h>
 #include <sys/mount.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/io_contract/dpdk_wire.h"
@@ -25,7 +28,8 @@ extern "C" int rte_eth_dev_callback_process(rte_eth_dev* device, rte_eth_event_t
                                             void* argument);
 
 // Ports on DPDK's null device, which they take for a NIC. The test plays what it lacks: a reset,
-// counters, a transmit ring that keeps packets, and a place on the VMbus.
+// counters, a transmit ring that keeps packets, a place on the VMbus, and what is special about
+// ENA's driver.
 namespace lyre::io::contract {
 namespace {
 
@@ -37,17 +41,28 @@ using ::testing::Not;
 
 constexpr rte_ether_addr kOtherMac{{2, 0, 0, 0, 0, 0x77}};
 
+constexpr const char* kEna = "net_ena";
+
 struct PlayedNic {
+  const char* driver = nullptr;  ///< null: its own
+  int link_queries = 0;
   bool can_reset = true;
   bool draws_mac = false;  ///< in a reset
   bool can_set_mac = true;
   bool can_start = true;
+  const char* asks_at_start = nullptr;  ///< the port of this name asks for a reset once
   uint64_t missed = 0;
   uint64_t unbuffered = 0;
   int mtu_answer = 0;
   std::vector<uint16_t> told_mtus;
   bool has_queues = true;  ///< whenever it was told an MTU
   std::vector<rte_mbuf*> kept;
+  bool has_memory_nearby = true;                  ///< for its queues, on its NUMA node
+  bool is_ena() const { return driver == kEna; }  ///< the fields that follow are of ENA only
+  bool can_interrupt_for_link = true;
+  bool is_told_of_link = false;  ///< it was configured so
+  bool has_memzones = false;     ///< of a device that was probed and not removed with its port
+  uint64_t bad_requests = 0;
 } nic;
 
 /// DPDK's function, in front of which this program has one of the same name.
@@ -161,6 +176,19 @@ TEST_F(NicRestart, ANicThatCannotGetItsMacBackIsAway) {
   EXPECT_FALSE(port_->is_link_up());
 }
 
+// iavf, whose host changed it a second time. The port looked healthy and passed nothing.
+TEST_F(NicRestart, ANicThatAsksForAResetDuringOneIsResetAgain) {
+  open(name_);
+  nic.asks_at_start = name_.c_str();
+  Status restarted = ask_for_reset();
+  ASSERT_TRUE(restarted) << restarted.error().text;
+  EXPECT_EQ(port_->state(), PortState::kResetting);
+  ASSERT_TRUE(port_->needs_restart());
+  restarted = restart_at_once(*port_);
+  ASSERT_TRUE(restarted) << restarted.error().text;
+  EXPECT_EQ(port_->state(), PortState::kRunning);
+}
+
 TEST_F(NicRestart, MissedPacketsAreCountedOverAReset) {
   open(name_);
   nic.missed = 100;
@@ -204,6 +232,103 @@ TEST_F(NicRestart, ANicThatRefusesTheMtuIsRefused) {
   const Status opened = try_open(name_, 9000);
   ASSERT_FALSE(opened);
   EXPECT_THAT(opened.error().text, HasSubstr("does not take MTU 9000"));
+}
+
+// gVNIC with the queue format GQI: two connections got one buffer.
+TEST_F(NicRestart, ANicWhoseDriverFreesPacketsTwiceIsNotClosed) {
+  nic.driver = "net_gve";
+  open(name_);
+  const Status restarted = ask_for_reset();
+  ASSERT_FALSE(restarted);
+  EXPECT_THAT(restarted.error().text, HasSubstr("frees packets twice"));
+  EXPECT_NE(port_id(), RTE_MAX_ETHPORTS) << "DPDK has the port";
+  EXPECT_FALSE(port_->is_link_up());
+  EXPECT_FALSE(port_->needs_restart()) << "at once";
+}
+
+// By an upgrade that failed.
+TEST_F(NicRestart, ANicWhoseDriverFreesPacketsTwiceIsNotOpenedAgain) {
+  nic.driver = "net_gve";
+  open(name_);
+  port_->suspend();
+  port_->close();
+  EXPECT_FALSE(port_->restart());
+  EXPECT_EQ(port_->state(), PortState::kAway);
+}
+
+// gve sleeps for an admin command at each query.
+TEST_F(NicRestart, ALinkThatNeverGoesDownIsAskedForOnce) {
+  nic.driver = "net_gve";
+  open(name_);
+  nic.link_queries = 0;
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(port_->is_link_up());
+  EXPECT_EQ(nic.link_queries, 1);
+}
+
+// Its queues could not be set up, and the driver crashed when it was closed after that.
+TEST_F(NicRestart, ANicOnANodeWithoutMemoryHasItsQueuesElsewhere) {
+  nic.has_memory_nearby = false;
+  const Status opened = try_open(name_);
+  EXPECT_TRUE(opened) << opened.error().text;
+}
+
+class EnaRestart : public NicRestart {
+ protected:
+  void SetUp() override {
+    NicRestart::SetUp();
+    nic.driver = kEna;
+    rte_timer_subsystem_init();  // as ENA's driver does, whose timers look() runs
+  }
+};
+
+// Its link was always down: without that interrupt the driver drops the device's event.
+TEST_F(EnaRestart, TheLinkIsUpBecauseItsInterruptIsAskedFor) {
+  open(name_);
+  EXPECT_TRUE(nic.is_told_of_link);
+  EXPECT_TRUE(port_->is_link_up());
+}
+
+TEST_F(EnaRestart, TheLinkOfADeviceWithoutThatInterruptCountsAsUp) {
+  nic.can_interrupt_for_link = false;
+  const Status opened = try_open(name_);
+  ASSERT_TRUE(opened) << opened.error().text;
+  EXPECT_FALSE(nic.is_told_of_link);
+  EXPECT_TRUE(port_->is_link_up());
+}
+
+TEST_F(NicRestart, OtherNicsAreNotAskedForInterruptsOfTheLink) {
+  open(name_);
+  EXPECT_FALSE(nic.is_told_of_link);
+}
+
+// Its memory zones of the same names were there for ever.
+TEST_F(EnaRestart, ADeviceThatWasClosedIsOpenedAgain) {
+  open(name_);
+  port_.reset();
+  const Status opened = try_open(name_);
+  EXPECT_TRUE(opened) << opened.error().text;
+}
+
+// The driver stops, and its timer tells nobody of resets that its queues trigger.
+TEST_F(EnaRestart, ADeviceThatCountsAFaultIsReset) {
+  open(name_);
+  port_->look(seconds(1));
+  EXPECT_EQ(port_->state(), PortState::kRunning);
+  for (const int second : {2, 3}) {  // the counter begins at zero again
+    nic.bad_requests = 1;
+    port_->look(seconds(second));
+    EXPECT_EQ(port_->state(), PortState::kResetting);
+    const Status restarted = restart_at_once(*port_);
+    ASSERT_TRUE(restarted) << restarted.error().text;
+    EXPECT_EQ(port_->state(), PortState::kRunning);
+  }
+}
+
+TEST_F(NicRestart, FaultsThatOtherNicsCountAreOnlyShown) {
+  open(name_);
+  nic.bad_requests = 1;
+  port_->look(seconds(1));
+  EXPECT_EQ(port_->state(), PortState::kRunning);
 }
 
 // DPDK opens it only when it starts.
@@ -279,12 +404,34 @@ using lyre::io::contract::set_mac;
 extern "C" {
 int rte_eth_dev_reset(uint16_t port_id) {
   if (!nic.can_reset) return -ENOTSUP;
+  nic.bad_requests = 0;
   rte_eth_dev_stop(port_id);
   return nic.draws_mac ? set_mac(port_id, kOtherMac) : 0;
 }
+int rte_eth_dev_info_get(uint16_t port_id, rte_eth_dev_info* out) {
+  static const auto real = next<int (*)(uint16_t, rte_eth_dev_info*)>("rte_eth_dev_info_get");
+  const int rc = real(port_id, out);
+  if (nic.driver != nullptr) out->driver_name = nic.driver;
+  if (rc == 0 && nic.is_ena() && nic.can_interrupt_for_link) {
+    *const_cast<uint32_t*>(out->dev_flags) |= RTE_ETH_DEV_INTR_LSC;
+  }
+  return rc;
+}
+int rte_eth_link_get_nowait(uint16_t port_id, rte_eth_link* out) {
+  static const auto real = next<int (*)(uint16_t, rte_eth_link*)>("rte_eth_link_get_nowait");
+  ++nic.link_queries;
+  const int rc = real(port_id, out);
+  if (nic.is_ena()) out->link_status = nic.is_told_of_link ? RTE_ETH_LINK_UP : RTE_ETH_LINK_DOWN;
+  return rc;
+}
 int rte_eth_dev_start(uint16_t port_id) {
   static const auto real = next<int (*)(uint16_t)>("rte_eth_dev_start");
-  return nic.can_start ? real(port_id) : -EIO;
+  const int rc = nic.can_start ? real(port_id) : -EIO;
+  if (nic.asks_at_start != nullptr) {
+    rte_eth_dev* device = rte_eth_dev_allocated(std::exchange(nic.asks_at_start, nullptr));
+    rte_eth_dev_callback_process(device, RTE_ETH_EVENT_INTR_RESET, nullptr);
+  }
+  return rc;
 }
 int rte_eth_dev_set_mtu(uint16_t port_id, uint16_t mtu) {
   rte_eth_rxq_info queue = {};
@@ -296,6 +443,43 @@ int rte_eth_dev_set_mtu(uint16_t port_id, uint16_t mtu) {
 }
 int rte_eth_dev_default_mac_addr_set(uint16_t port_id, rte_ether_addr* mac) {
   return nic.can_set_mac ? set_mac(port_id, *mac) : -EPERM;
+}
+int rte_eth_dev_configure(uint16_t port_id, uint16_t rx, uint16_t tx, const rte_eth_conf* conf) {
+  static const auto real = next<decltype(&rte_eth_dev_configure)>("rte_eth_dev_configure");
+  nic.is_told_of_link = conf->intr_conf.lsc != 0;
+  return real(port_id, rx, tx, conf);
+}
+int rte_eth_dev_socket_id(uint16_t port_id) {
+  static const auto real = next<int (*)(uint16_t)>("rte_eth_dev_socket_id");
+  return nic.has_memory_nearby ? real(port_id) : 0;
+}
+int rte_eth_rx_queue_setup(uint16_t port_id, uint16_t queue, uint16_t descriptors, unsigned node,
+                           const rte_eth_rxconf* conf, rte_mempool* pool) {
+  static const auto real = next<decltype(&rte_eth_rx_queue_setup)>("rte_eth_rx_queue_setup");
+  if (!nic.has_memory_nearby && static_cast<int>(node) != SOCKET_ID_ANY) return -ENOMEM;
+  return real(port_id, queue, descriptors, node, conf, pool);
+}
+int rte_dev_probe(const char* args) {
+  static const auto real = next<int (*)(const char*)>("rte_dev_probe");
+  if (nic.has_memzones) return -EEXIST;
+  const int rc = real(args);
+  nic.has_memzones = nic.is_ena() && rc == 0;
+  return rc;
+}
+/// The driver is called only while its port is there.
+int rte_dev_remove(rte_device* device) {
+  static const auto real = next<int (*)(rte_device*)>("rte_dev_remove");
+  uint16_t port_id = 0;
+  if (rte_eth_dev_get_port_by_name(rte_dev_name(device), &port_id) == 0) nic.has_memzones = false;
+  return real(device);
+}
+int rte_eth_xstats_get_names(uint16_t, rte_eth_xstat_name* names, unsigned size) {
+  if (size > 0) std::snprintf(names[0].name, sizeof names[0].name, "rx_q0_bad_req_id");
+  return 1;
+}
+int rte_eth_xstats_get_by_id(uint16_t, const uint64_t*, uint64_t* values, unsigned size) {
+  std::fill_n(values, size, nic.bad_requests);
+  return static_cast<int>(size);
 }
 int rte_eth_stats_get(uint16_t, rte_eth_stats* out) {
   *out = {};

@@ -53,6 +53,12 @@ DmaMap::Range* DmaMap::find(const uint8_t* base) {
   return at == ranges_.end() ? nullptr : &at->second;
 }
 
+void DmaMap::unmap_by_driver(const Range& range, rte_device* device) {
+  const std::lock_guard lock(driver_mutex_);
+  void* base = const_cast<uint8_t*>(range.base);
+  rte_dev_dma_unmap(device, base, address(range.base), range.bytes);
+}
+
 Status DmaMap::map_for_driver(Range& range, rte_device* device) {
   void* base = const_cast<uint8_t*>(range.base);
   if (!range.is_registered) {
@@ -89,9 +95,7 @@ void DmaMap::unmap(Range& range) {
   void* base = const_cast<uint8_t*>(range.base);
   unmap_vfio(range);
   if (!range.is_registered) return;
-  for (rte_device* device : driver_devices_) {
-    rte_dev_dma_unmap(device, base, address(range.base), range.bytes);
-  }
+  for (rte_device* device : driver_devices_) unmap_by_driver(range, device);
   rte_extmem_unregister(base, range.bytes);
   range.is_registered = false;
 }
@@ -145,8 +149,7 @@ void DmaMap::remove_device(rte_device* device, Reach reach) {
     return;
   }
   for (const auto& [start, range] : ranges_) {
-    void* base = const_cast<uint8_t*>(range.base);
-    if (range.is_registered) rte_dev_dma_unmap(device, base, address(range.base), range.bytes);
+    if (range.is_registered) unmap_by_driver(range, device);
   }
   driver_devices_.erase(std::remove(driver_devices_.begin(), driver_devices_.end(), device),
                         driver_devices_.end());

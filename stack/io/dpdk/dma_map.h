@@ -85,6 +85,7 @@ class DmaMap {
   void unmap(Range& range);
   static void unmap_vfio(Range& range);
   Status map_for_driver(Range& range, rte_device* device);
+  void unmap_by_driver(const Range& range, rte_device* device);
   Status map_for(Range& range, rte_device* device, Reach reach);
   void refuse_optional();
   /// REQUIRES: the lock of ranges.
@@ -93,6 +94,9 @@ class DmaMap {
   /// Who maps or unmaps memory shares it, who adds or removes a device has it alone. The list of
   /// ranges changes only under a share of it. Taken before mutex_.
   std::shared_mutex devices_mutex_;
+  /// One removal by a driver at a time: mlx5_common_dev_dma_unmap() changes the driver's list under
+  /// a lock that readers share. Its additions take that lock for themselves. Taken last.
+  std::mutex driver_mutex_;
   /// Of ranges_, its list, users and status, and of pools_only_devices_.
   std::mutex mutex_;
   bool is_physical_ = false;

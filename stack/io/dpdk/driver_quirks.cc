@@ -23,22 +23,44 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .is_lazy_to_free = true},
     // It refuses nb_segs >= the size that it reports (eth_ena_prep_pkts). EC2 gives one flow 5 Gb/s
     // outside of a placement group, and the driver reports no speed.
+    // Without intr_conf.lsc ena_configure_aenq() masks the event that alone sets the link's state.
+    // ena_close() of 22.11 keeps the admin queues and their memory zones, which the next probe
+    // makes again; eth_ena_dev_uninit() frees them, and is not called once the port is closed.
+    // ena_timer_wd_callback() reports no reset that a queue has triggered. ena_tx_cleanup() frees
+    // by the request ID of each completion. ena_tx_map_mbuf() copies 96 bytes, or 224 with large
+    // LLQ entries, which the device may choose (llq_policy, 24.07).
     {.driver = "net_ena",
      .rx_room_bytes_min = kNicRoomBytes,
      .segments_spare = 1,
      .has_timers = true,
-     .flow_mbps = 5000},
+     .flow_mbps = 5000,
+     .needs_link_interrupt = true,
+     .closes_by_removal = true,
+     .counts_faults = true,
+     .frees_in_any_order = true,
+     .push_bytes_max = 224},
     // More than ten descriptors for a packet on the wire stop the queue; one is the headers, and a
     // buffer of more than 16383 bytes takes two. It looks for sent packets only when few
     // descriptors are free (gve_tx_burst_dqo(): 32 of the ring by default), and then at up to 127
     // completions (4 x tx_rs_thresh - 1) for each packet that it sends: with fewer descriptors it
     // would look more often than it finds something. With more of them it might look for the first
     // time only after the kFreedWithinPackets packets that the worker sends to have all freed.
+    // Before 26.07, the receive ring points to delivered packets until it is filled again, and
+    // gve_release_rxq_mbufs_dqo() frees these when the port stops. Only the queue format DQO has
+    // IPv4 checksums. With GQI, gve_tx_burst_qpl() with TSO ignores what rte_pktmbuf_read()
+    // returns, which copies nothing that is contiguous (mended in 26.07), and gve_free_bulk_mbuf()
+    // leaves the first packet that it freed in the ring, which is freed again when the port stops.
+    // gve_tx_clean_dqo() frees by the tag of each completion, and the device repeats packets late.
+    // gve_link_update() sleeps for an admin command, and answers "up" while the port is started.
     {.driver = "net_gve",
      .rx_room_bytes_min = kNicRoomBytes,
      .frees_from_descriptors = 96,
+     .refills_from_places = 1,
      .frees = Frees::kWhenSending,
-     .segments_max = 9},
+     .segments_max = 9,
+     .is_up_while_started = true,
+     .is_faulty_without_ip_checksum = true,
+     .frees_in_any_order = true},
     // mana_dev_configure() refuses other numbers of queues. mana_alloc_pmd_mr() looks for a buffer
     // in the pool of its mbuf only.
     {.driver = "net_mana",
@@ -52,7 +74,12 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .rx_room_bytes_min = kNicRoomBytes,
      .tx_descriptors = kFreedWithinPackets,
      .reads_pools_only = true},
-    {.driver = "mlx5_pci", .rx_room_bytes_min = kNicRoomBytes, .frees = Frees::kOnStatus},
+    // Without inlining (prepare_nic()) it reports 58 segments (mlx5_set_txlimit_params()), and does
+    // not count the up to 192 bytes of headers that TSO copies into a request: 40 leave the room.
+    {.driver = "mlx5_pci",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .frees = Frees::kOnStatus,
+     .tso_segments_max = 40},
     // It has no dma_map: mlx4_tx_update_ext_mp() registers the pool of an mbuf.
     // It reports no limit: a work request has 528 bytes (MLX4_MAX_WQE_SIZE), in units of 64, for 16
     // of control, a copy of the headers, and 16 for each segment. It has no tx_done_cleanup, and

@@ -40,6 +40,9 @@ struct DriverQuirks {
   /// Descriptors in use from which the driver frees sent packets, set by its threshold of free
   /// ones: see tx_free_threshold(). 0: the driver's own.
   uint32_t frees_from_descriptors = 0;
+  /// Empty places of a receive ring from which the driver fills it (rte_eth_rxconf::
+  /// rx_free_thresh). 0: the driver's own.
+  uint32_t refills_from_places = 0;
   bool needs_power_of_two_queues = false;
   /// The driver registers packet memory with its device by itself, and no other memory: what
   /// clients send is copied.
@@ -52,9 +55,26 @@ struct DriverQuirks {
   uint32_t tso_segments_max = 0;  ///< of a TSO packet. 0: as reported
   uint32_t segments_spare = 0;    ///< so many fewer than it reports
   uint32_t segment_bytes_max = UINT16_MAX;
-  bool frees_while_polled = false;  ///< see DriverCalls
-  bool has_timers = false;          ///< rte_timer: its health checks
-  uint32_t flow_mbps = 0;           ///< most that its network gives one flow; 0: unknown
+  bool frees_while_polled = false;   ///< see DriverCalls
+  bool has_timers = false;           ///< rte_timer: its health checks
+  bool is_up_while_started = false;  ///< its link never goes down, and asking for it takes long
+  /// A device that does not compute IPv4 checksums has a queue format of which the driver sends
+  /// TSO packets wrongly, and frees packets twice when it stops.
+  bool is_faulty_without_ip_checksum = false;
+  uint32_t flow_mbps = 0;  ///< most that its network gives one flow; 0: unknown
+  /// It learns the state of the link only when rte_eth_conf::intr_conf.lsc is set.
+  bool needs_link_interrupt = false;
+  /// Only the removal of a device whose port is open frees all of the device: a port that
+  /// rte_eth_dev_close() has closed cannot be opened again.
+  bool closes_by_removal = false;
+  /// Its queues count the faults after which they need a reset, and it does not report them as
+  /// RTE_ETH_EVENT_INTR_RESET: see ExtendedStats::has_new_faults().
+  bool counts_faults = false;
+  bool frees_in_any_order = false;  ///< packets of a queue
+  /// It copies so many bytes of a packet to the device at most, and gives the device an empty
+  /// segment where one after the first ends with them. Segments that end there are copied to the
+  /// first. 0: it does not.
+  uint32_t push_bytes_max = 0;
   /// The driver frees sent packets only when it sends and few descriptors are left. It is set up
   /// with a threshold near the ring's size, so that it does so early.
   bool is_lazy_to_free = false;

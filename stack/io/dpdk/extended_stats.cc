@@ -3,6 +3,8 @@
 #include <rte_ethdev.h>
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 namespace lyre::io::dpdk {
 namespace {
@@ -35,14 +37,34 @@ std::string shown_name(std::string_view name) {
   return std::string(prefix) + std::string(rest);
 }
 
+bool is_fault(std::string_view shown) {
+  constexpr std::string_view kFaults[] = {"rx_q_bad_desc_num", "rx_q_bad_req_id", "rx_q_bad_desc",
+                                          "tx_q_bad_req_id", "tx_q_prepare_ctx_err"};
+  return std::find(std::begin(kFaults), std::end(kFaults), shown) != std::end(kFaults);
+}
+
 void ExtendedStats::open(uint16_t port_id) {
   port_id_ = port_id;
-  names_.clear();
+  close();
+  faults_ = 0;
   const int count = rte_eth_xstats_get_names(port_id, nullptr, 0);
   if (count <= 0) return;
   std::vector<rte_eth_xstat_name> names(static_cast<size_t>(count));
   const int got = rte_eth_xstats_get_names(port_id, names.data(), static_cast<unsigned>(count));
   for (int i = 0; i < std::min(got, count); ++i) names_.push_back(shown_name(names[i].name));
+  for (size_t id = 0; id < names_.size(); ++id) {
+    if (is_fault(names_[id])) fault_ids_.push_back(id);
+  }
+}
+
+bool ExtendedStats::has_new_faults() {
+  if (fault_ids_.empty()) return false;
+  std::vector<uint64_t> values(fault_ids_.size());
+  const auto count = static_cast<unsigned>(values.size());
+  const int got = rte_eth_xstats_get_by_id(port_id_, fault_ids_.data(), values.data(), count);
+  if (got != static_cast<int>(count)) return false;
+  const uint64_t faults = std::accumulate(values.begin(), values.end(), uint64_t{0});
+  return faults > std::exchange(faults_, faults);
 }
 
 std::vector<DeviceCounter> ExtendedStats::read() const {

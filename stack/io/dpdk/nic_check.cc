@@ -27,7 +27,8 @@ constexpr uint16_t kMellanox = 0x15b3;
 constexpr DpdkVersion kEnaPolls{24, 3, 0};
 constexpr const char* kEnaPollMs = "1000";
 /// Until then gve knows no DQO (22.11), or cuts buffers above 16383 bytes and writes descriptors
-/// that stop the queue. The mends are in 24.11.4 and in 25.11.
+/// that stop the queue. The mends are in 24.11.4 and in 25.11. Until 25.11 one received descriptor
+/// with an error makes gve_rx_burst_dqo() loop for ever: see docs/user/clouds.md.
 constexpr DpdkVersion kGveMended{24, 11, 4};
 constexpr DpdkVersion kGveUnmended{25, 3, 0};
 constexpr DpdkVersion kGveMendedAgain{25, 11, 0};
@@ -79,6 +80,26 @@ Status check_bifurcated(const PciNic& nic, const char* wanted, const DeviceArgs&
   return refused(args, std::string("stays with its kernel driver (") + wanted +
                            "), which DPDK's needs, and is bound to " + bound +
                            ", allowed: lyre nic unbind " + args.name());
+}
+
+/// From 8 queues on, mlx5 copies small packets into their descriptors and frees them at once,
+/// before packets that it took earlier. Sent packets are known by the order in which they are
+/// freed: no packet is copied (txq_set_params()). txq_inline is an older name of the argument, and
+/// txq_inline_min goes before it.
+Status prepare_mlx5(DeviceArgs& args) {
+  constexpr const char* kCopiedBytesMax = "txq_inline_max";
+  for (const char* option : {"txq_inline", "txq_inline_min", kCopiedBytesMax}) {
+    if (!args.has(option) || args.value_of(option) == "0") continue;
+    return refused(args, std::string(option) + " is '" + std::string(args.value_of(option)) +
+                             "', allowed: 0, or leave it out");
+  }
+  args.set_default(kCopiedBytesMax, "0");
+  return Ok{};
+}
+
+Status prepare_mellanox(const PciNic& nic, DeviceArgs& args) {
+  if (Status bound = check_bifurcated(nic, "mlx", args); !bound) return bound;
+  return nic.kernel_driver.starts_with("mlx5") ? prepare_mlx5(args) : Ok{};
 }
 
 /// Without a MAC address the driver takes all NICs of the machine, the first one included.
@@ -135,7 +156,7 @@ Status prepare_nic(const PciNic& nic, const DpdkVersion& version, DeviceArgs& ar
   }
   if (nic.vendor == kGoogle && nic.device == kGvnic) return check_gvnic(version, args);
   if (is_mana(nic)) return check_mana(nic, args);
-  if (nic.vendor == kMellanox) return check_bifurcated(nic, "mlx", args);
+  if (nic.vendor == kMellanox) return prepare_mellanox(nic, args);
   return Ok{};
 }
 

@@ -21,6 +21,7 @@
 #include "stack/io/dpdk/memif_wait.h"
 #include "stack/io/dpdk/nic_check.h"
 #include "stack/io/dpdk/nic_open.h"
+#include "stack/io/dpdk/port_errors.h"
 #include "stack/io/dpdk/port_search.h"
 #include "stack/io/dpdk/rss_query.h"
 
@@ -37,18 +38,6 @@ Error dpdk_error(const std::string& what, int rc) {
 
 /// The driver makes the kernel interface under the port.
 bool makes_interface(const DeviceArgs& args) { return args.driver() == "net_tap"; }
-
-/// Workers and peers know a device by its address and its limits.
-Error changed(const std::string& name) {
-  return Error{EINVAL, name + ": is back with another address or other limits: restart the daemon"};
-}
-
-/// Slots that the kernel may still write are no longer in the pool.
-Error lacks_slots(const std::string& name) {
-  return Error{ENOBUFS, name +
-                            ": is not opened again, so that a quarter of memory.rx_slots stays "
-                            "free for other ports: restart the daemon"};
-}
 
 /// Whether a device that was `before` is the same, if need be after its address was set again.
 bool keeps_identity(uint16_t port_id, IoCapabilities now, const IoCapabilities& before) {
@@ -166,7 +155,7 @@ void EthernetPort::close_device() {
     dma_map_.remove_device(device_, reach_of(*quirks_, kernel_driver_));
   }
   is_dma_attached_ = false;
-  rte_eth_dev_close(port_id_);
+  if (!quirks_->closes_by_removal) rte_eth_dev_close(port_id_);
   if (!args_.is_vmbus()) rte_dev_remove(device_);  // that bus knows no removal
   sockets_.end();
   for (Memory* memory : memories_) memory->return_cached();
@@ -264,8 +253,9 @@ Status EthernetPort::check_interface() {
 
 Status EthernetPort::start() {
   // Whether a NIC's driver has receive interrupts is known only when it starts with them.
-  Status started = start_with(wants_interrupts());
-  if (!started && wants_interrupts() && !quirks_->is_virtual) started = start_with(false);
+  const bool wants_interrupts = !quirks_->is_virtual || quirks_->wait == WaitKind::kQueueInterrupt;
+  Status started = start_with(wants_interrupts);
+  if (!started && wants_interrupts && !quirks_->is_virtual) started = start_with(false);
   sockets_.find();
   if (!started) return started;
   if (Status done = limit_to_ipv6_offloads(port_id_, *memories_[0], setup_); !done) return done;
@@ -274,10 +264,6 @@ Status EthernetPort::start() {
   describe_port();
   extended_stats_.open(port_id_);
   return Ok{};
-}
-
-bool EthernetPort::wants_interrupts() const {
-  return !quirks_->is_virtual || quirks_->wait == WaitKind::kQueueInterrupt;
 }
 
 Status EthernetPort::start_with(bool has_interrupts) {
@@ -314,10 +300,9 @@ void EthernetPort::learn_spread() {
 
 bool EthernetPort::is_link_up() const {
   if (events_.state() != PortState::kRunning) return false;
-  if (is_attached_ && !quirks_->is_virtual) {
-    rte_eth_link link = {};
-    const int rc = rte_eth_link_get_nowait(port_id_, &link);
-    is_nic_up_.store(rc == 0 && link.link_status == RTE_ETH_LINK_UP, std::memory_order_relaxed);
+  const bool is_known = quirks_->is_up_while_started && is_nic_up_.load(std::memory_order_relaxed);
+  if (is_attached_ && !quirks_->is_virtual && !is_known) {
+    is_nic_up_.store(is_nic_link_up(port_id_, setup_), std::memory_order_relaxed);
   }
   return queues_[0]->is_link_up();
 }
@@ -349,7 +334,8 @@ QueueSetup EthernetPort::queue_setup(uint16_t queue) const {
           .has_ipv6_tcp_checksum = setup_.has_ipv6_tcp_checksum,
           .interface = std::string(args_.value_of("iface")),
           .spread = spread_,
-          .xdp_pool = xdp_pools_.of_queue(queue)};
+          .xdp_pool = xdp_pools_.of_queue(queue),
+          .is_faulty = setup_.is_faulty};
 }
 
 void EthernetPort::make_queues() {
@@ -411,6 +397,9 @@ uint64_t EthernetPort::rx_missed() {
 void EthernetPort::look(Nanos now) {
   retry_.look(now);
   if (quirks_->has_timers && is_running_) rte_timer_manage();
+  if (quirks_->counts_faults && is_running_ && extended_stats_.has_new_faults()) {
+    events_.on_event(RTE_ETH_EVENT_INTR_RESET);
+  }
   if (is_attached_ && is_taken_away()) events_.on_away();
   if (is_stuck(now)) events_.on_stuck();
 }
@@ -454,7 +443,7 @@ bool EthernetPort::needs_restart() const {
     case PortState::kDraining:
       return is_running_ || retry_.is_due();
     case PortState::kAway:
-      return is_running_ || is_attached_ || (is_there() && retry_.is_due());
+      return is_running_ || (is_attached_ && !setup_.is_faulty) || (is_there() && retry_.is_due());
     case PortState::kRunning:
     case PortState::kRecovering:
       break;
@@ -473,6 +462,10 @@ void EthernetPort::suspend() {
 }
 
 Status EthernetPort::restart() {
+  if (setup_.is_faulty) {
+    retry_.note_failure();
+    return frees_twice(args_.name());
+  }
   let_interrupt_thread_finish();
   waits_for_memory_ = false;
   const PortState state = events_.state();
@@ -503,20 +496,28 @@ Status EthernetPort::stop_and_start() {
   return Ok{};
 }
 
-/// The device forgets everything: it is configured as at the start. Not every driver can do it.
-/// Some draw another MAC address.
+/// What the device asks for after this reset is another one.
 Status EthernetPort::reset() {
   if (const int rc = rte_eth_dev_reset(port_id_); rc != 0) {
     return dpdk_error(args_.name() + ": cannot be reset", rc);
   }
+  events_.on_restarted();
+  Status done = start_after_reset();
+  if (!done) events_.on_event(RTE_ETH_EVENT_INTR_RESET);
+  return done;
+}
+
+/// The device forgets everything: it is configured as at the start. Not every driver can do it.
+/// Some draw another MAC address.
+Status EthernetPort::start_after_reset() {
   if (Status started = start_with(has_interrupts_); !started) return started;
   if (Status done = limit_to_ipv6_offloads(port_id_, *memories_[0], setup_); !done) return done;
   if (!keeps_identity(port_id_, setup_.capabilities, info_.capabilities)) {
     return changed(args_.name());
   }
   learn_spread();
+  extended_stats_.open(port_id_);
   for (const auto& queue : queues_) queue->on_closed();
-  events_.on_restarted();
   return Ok{};
 }
 

@@ -72,12 +72,12 @@ class EthernetPort final : public Port {
   void learn_spread();
   QueueSetup queue_setup(uint16_t queue) const;
   void make_queues();
-  bool wants_interrupts() const;
   bool is_there() const;
   bool is_taken_away() const;
   bool is_stuck(Nanos now);
   Status stop_and_start();
   Status reset();
+  Status start_after_reset();
   Status reopen();
   Status close_and_open();
   std::unique_ptr<RxWait> wait_of(uint16_t queue) const;

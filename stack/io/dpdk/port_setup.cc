@@ -5,6 +5,7 @@
 #include <rte_ethdev.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
+#include <rte_memory.h>
 
 #include <algorithm>
 #include <bit>
@@ -15,6 +16,7 @@
 
 #include "stack/io/dpdk/device_args.h"
 #include "stack/io/dpdk/kernel_interface.h"
+#include "stack/io/packet_io.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -130,10 +132,11 @@ class Configuration {
     if (!quirks_.uses_checksums) return;
     setup_.has_ip_checksum = has_all(offered, RTE_ETH_TX_OFFLOAD_IPV4_CKSUM);
     setup_.has_tcp_checksum = has_all(offered, RTE_ETH_TX_OFFLOAD_TCP_CKSUM);
+    setup_.is_faulty = quirks_.is_faulty_without_ip_checksum && !setup_.has_ip_checksum;
     if (setup_.has_ip_checksum) offloads |= RTE_ETH_TX_OFFLOAD_IPV4_CKSUM;
     if (setup_.has_tcp_checksum) offloads |= RTE_ETH_TX_OFFLOAD_TCP_CKSUM;
-    if (options_.use_tso && setup_.has_tcp_checksum && setup_.limits.segments_max > 1 &&
-        has_all(offered, RTE_ETH_TX_OFFLOAD_TCP_TSO)) {
+    if (options_.use_tso && !setup_.is_faulty && setup_.has_tcp_checksum &&
+        setup_.limits.segments_max > 1 && has_all(offered, RTE_ETH_TX_OFFLOAD_TCP_TSO)) {
       offloads |= RTE_ETH_TX_OFFLOAD_TCP_TSO;
       setup_.capabilities.tso_bytes_max = kTsoPayloadBytesMax;
     }
@@ -168,6 +171,10 @@ class Configuration {
     config_.rxmode.mtu =
         quirks_.checks_mtu ? options_.mtu_bytes : std::min(options_.mtu_bytes, 1500u);
     config_.intr_conf.rxq = has_interrupts_;
+    choose_link_interrupt();
+    // Without it mlx5, mlx4 and mana do not tell that the device has failed. Each driver that has
+    // this interrupt takes it beside those of the queues.
+    config_.intr_conf.rmv = (*device_.dev_flags & RTE_ETH_DEV_INTR_RMV) != 0;
     const auto queues = static_cast<uint16_t>(memories_.size());
     int rc = rte_eth_dev_configure(port_id_, queues, queues, &config_);
     if (rc != 0) return step_failed(options_, "cannot be configured", rc);
@@ -179,10 +186,26 @@ class Configuration {
     const uint32_t rx_max = std::bit_floor(options_.rx_slots_max);
     if (rx_max > 0 && rx_max < rx_descriptors_) rx_descriptors_ = static_cast<uint16_t>(rx_max);
     tx_descriptors_ =
-        first_given(options_.tx_descriptors, quirks_.tx_descriptors, quirks_.descriptors);
+        first_given(options_.tx_descriptors, known_tx_descriptors(), quirks_.descriptors);
     rc = rte_eth_dev_adjust_nb_rx_tx_desc(port_id_, &rx_descriptors_, &tx_descriptors_);
     if (rc != 0) return step_failed(options_, "refuses every number of descriptors", rc);
     return Ok{};
+  }
+
+  /// Of a transmit ring; 0: as of the others. A packed ring of virtio frees a packet when its
+  /// descriptors are used again (virtio_xmit_pkts_packed()), and the number of descriptors limits
+  /// how many are used (virtio_dev_tx_queue_setup()). Hosts that offer packed rings are known by
+  /// the largest ring (virtio_dev_info_get()).
+  uint32_t known_tx_descriptors() const {
+    const bool is_packed = quirks_.is_lazy_to_free && device_.tx_desc_lim.nb_max == UINT16_MAX;
+    return is_packed ? kFreedWithinPackets : quirks_.tx_descriptors;
+  }
+
+  /// Only for drivers that need it: some refuse it beside receive interrupts.
+  void choose_link_interrupt() {
+    if (!quirks_.needs_link_interrupt) return;
+    setup_.has_link_state = (*device_.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
+    config_.intr_conf.lsc = setup_.has_link_state;
   }
 
   /// Some drivers learn the MTU from this call alone (ena_mtu_set, mana_mtu_set), and some take it
@@ -202,18 +225,29 @@ class Configuration {
   Status setup_queue(uint16_t queue) {
     rte_eth_rxconf rx = device_.default_rxconf;
     rx.offloads = config_.rxmode.offloads;
-    const auto node = static_cast<unsigned>(rte_eth_dev_socket_id(port_id_));
+    if (quirks_.refills_from_places != 0) {
+      rx.rx_free_thresh = static_cast<uint16_t>(quirks_.refills_from_places);
+    }
     rte_mempool* pool = rx_pools_.empty() ? memories_[queue]->rx_mempool() : rx_pools_[queue];
-    int rc = rte_eth_rx_queue_setup(port_id_, queue, rx_descriptors_, node, &rx, pool);
+    int rc = near_device([&](unsigned node) {
+      return rte_eth_rx_queue_setup(port_id_, queue, rx_descriptors_, node, &rx, pool);
+    });
     if (rc != 0)
       return step_failed(options_, "cannot set up receive queue " + std::to_string(queue), rc);
     // Never MBUF_FAST_FREE: it returns attached client memory to the pool.
     rte_eth_txconf tx = device_.default_txconf;
     tx.offloads = config_.txmode.offloads;
-    rc = setup_transmit_queue(queue, node, tx);
+    rc = near_device([&](unsigned node) { return setup_transmit_queue(queue, node, tx); });
     if (rc != 0)
       return step_failed(options_, "cannot set up transmit queue " + std::to_string(queue), rc);
     return Ok{};
+  }
+
+  /// A node without hugepages has no room for the driver's part of a queue: then any node has it.
+  template <typename SetUp>
+  int near_device(SetUp set_up) const {
+    const int rc = set_up(static_cast<unsigned>(rte_eth_dev_socket_id(port_id_)));
+    return rc == -ENOMEM ? set_up(static_cast<unsigned>(SOCKET_ID_ANY)) : rc;
   }
 
   /// The threshold of a driver that frees lazily must be as near to the ring's size as the driver
@@ -280,6 +314,12 @@ Result<PortSetup> configure_port(uint16_t port_id, const PortOptions& options,
                                  std::span<Memory* const> memories,
                                  std::span<rte_mempool* const> rx_pools) {
   return Configuration(port_id, options, quirks, has_interrupts, memories, rx_pools).run();
+}
+
+bool is_nic_link_up(uint16_t port_id, const PortSetup& setup) {
+  if (!setup.has_link_state) return true;
+  rte_eth_link link = {};
+  return rte_eth_link_get_nowait(port_id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
 
 }  // namespace lyre::io::dpdk

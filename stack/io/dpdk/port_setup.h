@@ -20,6 +20,8 @@ struct PortSetup {
   bool has_ip_checksum = false;
   bool has_tcp_checksum = false;       ///< over IPv4
   bool has_ipv6_tcp_checksum = false;  ///< known when the device runs: limit_to_ipv6_offloads()
+  bool is_faulty = false;              ///< see DriverQuirks::is_faulty_without_ip_checksum
+  bool has_link_state = true;          ///< the driver can tell whether the link is up
   uint64_t rss_hashes = 0;  ///< RTE_ETH_RSS_*: of what the NIC spreads packets by; 0: it does not
 };
 
@@ -31,5 +33,9 @@ Result<PortSetup> configure_port(uint16_t port_id, const PortOptions& options,
                                  const DriverQuirks& quirks, bool has_interrupts,
                                  std::span<Memory* const> memories,
                                  std::span<rte_mempool* const> rx_pools = {});
+
+/// Whether the link of a NIC is up; true, too, where its driver cannot tell.
+/// Thread: the control thread.
+bool is_nic_link_up(uint16_t port_id, const PortSetup& setup);
 
 }  // namespace lyre::io::dpdk

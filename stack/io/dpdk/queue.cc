@@ -59,6 +59,19 @@ void chain_received(rte_mbuf* mbuf) {
   first.rest_slots = static_cast<uint16_t>(segments - 1);
 }
 
+/// Whether the `bytes` that follow those of `head` are copied to it: see push_bytes_max.
+bool is_pushed(const DriverQuirks& quirks, const rte_mbuf& head, uint32_t bytes) {
+  return head.nb_segs == 1 && head.data_len + bytes <= quirks.push_bytes_max &&
+         bytes <= rte_pktmbuf_tailroom(&head);
+}
+
+/// Appends to a packet of one segment, which has the room.
+void append_bytes(rte_mbuf& head, const uint8_t* from, uint16_t bytes) {
+  std::memcpy(rte_pktmbuf_mtod_offset(&head, uint8_t*, head.data_len), from, bytes);
+  head.data_len = static_cast<uint16_t>(head.data_len + bytes);
+  head.pkt_len = head.data_len;
+}
+
 /// When the memif driver finds no buffer for the rest of a packet, it does not give back those that
 /// it has filled: it is asked only for packets for which there are buffers. The others wait. With
 /// LRO a packet has its buffers before it arrives.
@@ -254,8 +267,9 @@ void Queue::flush_pending() {
 }
 
 /// Offers the driver what is pending. The last packet is marked where it was sent: when the driver
-/// has freed it, it has freed all that were taken until now.
+/// has freed it, and those before it, it has freed all that were taken until now.
 uint16_t Queue::burst_pending() {
+  const bool marks_all = setup_.quirks->frees_in_any_order && !setup_.is_faulty;
   const auto count = static_cast<uint16_t>(pending_count_);
   const auto send = [&] {
     return rte_eth_tx_burst(setup_.port_id, setup_.queue_id, pending_.data(), count);
@@ -263,16 +277,16 @@ uint16_t Queue::burst_pending() {
   if (setup_.quirks->is_virtual) {
     return setup_.quirks->frees_while_polled ? driver_call(calls_, send) : send();
   }
-  rte_mbuf* last = pending_[count - 1];
-  SentMarks::hold(last);  // before the burst: a sent packet must not be accessed
+  const size_t first = marks_all ? 0 : count - 1u;
+  // Before the burst: a sent packet must not be accessed.
+  rte_mbuf* held[kBurstMax];
+  for (size_t i = first; i < count; ++i) held[i] = SentMarks::hold(pending_[i]);
   const uint16_t sent = send();
-  if (sent == count) {
-    marks_.add(last, taken_);
-    is_unmarked_ = false;
-  } else {
-    SentMarks::release(last);
-    is_unmarked_ |= sent > 0;
+  for (size_t i = first; i < sent; ++i) {
+    marks_.add(held[i], i + 1 == count ? taken_ : 0);
   }
+  for (size_t i = std::max<size_t>(first, sent); i < count; ++i) SentMarks::release(held[i]);
+  is_unmarked_ = !marks_all && sent < count && (is_unmarked_ || sent > 0);
   return sent;
 }
 
@@ -427,17 +441,22 @@ bool Queue::attach_pieces(const PacketBuf& packet, rte_mbuf& head) {
     const uint8_t* base = regions.bytes_of(piece).data();
     rte_mbuf_ext_shared_info* shared = regions.shared_info(piece.region);
     for (uint64_t at = 0; at < piece.length;) {
+      const RegionTable::Run run = regions.run_at(piece.region, piece.offset + at);
+      const auto bytes = static_cast<uint16_t>(
+          std::min({piece.length - at, run.bytes, uint64_t{setup_.quirks->segment_bytes_max}}));
+      if (is_pushed(*setup_.quirks, head, bytes)) {
+        append_bytes(head, base + at, bytes);
+        at += bytes;
+        continue;
+      }
       rte_mbuf* segment = rte_pktmbuf_alloc(memory_.piece_mempool());
       if (segment == nullptr) {
         rte_pktmbuf_free(head.next);
         head.next = nullptr;
         head.nb_segs = 1;
-        head.pkt_len = head.data_len;
+        head.pkt_len = head.data_len = static_cast<uint16_t>(packet.length);
         return false;
       }
-      const RegionTable::Run run = regions.run_at(piece.region, piece.offset + at);
-      const auto bytes = static_cast<uint16_t>(
-          std::min({piece.length - at, run.bytes, uint64_t{setup_.quirks->segment_bytes_max}}));
       rte_mbuf_ext_refcnt_update(shared, 1);
       rte_pktmbuf_attach_extbuf(segment, const_cast<uint8_t*>(base + at), run.iova, bytes, shared);
       segment->data_len = bytes;
@@ -448,6 +467,7 @@ bool Queue::attach_pieces(const PacketBuf& packet, rte_mbuf& head) {
       at += bytes;
     }
   }
+  counters_.tx_linearised_bytes += head.data_len - packet.length;
   return true;
 }
 

@@ -42,6 +42,7 @@ struct QueueSetup {
   std::string interface;        ///< the kernel interface under the port; empty: none
   RssSpread spread;             ///< of received packets over the port's queues
   XdpPool* xdp_pool = nullptr;  ///< of an AF_XDP queue
+  bool is_faulty = false;       ///< the driver frees in order, and does not clear what is marked
 };
 
 /// One queue pair of a port.

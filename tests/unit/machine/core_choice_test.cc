@@ -131,6 +131,8 @@ TEST(PortDemand, IsWhatTheKernelSaysOfTheNic) {
   EXPECT_FALSE(demand("0000:00:05.0", 0).needs_power_of_two);
   EXPECT_TRUE(demand("0000:00:07.0", 0).needs_power_of_two) << "MANA";
   EXPECT_TRUE(demand("0000:00:08.0", 0).needs_power_of_two) << "a VF of the 82599";
+  tree.add_nic("0000:00:09.0", "0x15ad 0x07b0", "vfio-pci", "");
+  EXPECT_TRUE(demand("0000:00:09.0", 0).needs_power_of_two) << "vmxnet3";
   tree.write("sys/class/net/eth1/speed", "-1\n");
   EXPECT_EQ(demand("0000:00:05.0", 0).speed_mbps, 0u) << "unknown";
 }

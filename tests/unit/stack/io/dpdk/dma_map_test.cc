@@ -2,15 +2,20 @@
 
 #include <gtest/gtest.h>
 #include <linux/vfio.h>
+#include <rte_dev.h>
+#include <rte_memory.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdarg>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/unit/stack/io/dpdk/shared_pages.h"
@@ -45,12 +50,26 @@ struct FakeContainer {
 };
 FakeContainer* g_container = nullptr;
 
+std::atomic<int> g_removals{0};
+std::atomic<bool> g_do_removals_overlap{false};
+
+int remove_memory() {
+  if (g_removals.fetch_add(1) > 0) g_do_removals_overlap = true;
+  std::this_thread::sleep_for(std::chrono::microseconds(100));
+  g_removals.fetch_sub(1);
+  return 0;
+}
+
 }  // namespace
 
 // In place of DPDK's and the C library's.
 extern "C" int rte_vfio_get_container_fd() {
   return g_container != nullptr ? FakeContainer::kFd : -1;
 }
+extern "C" int rte_extmem_register(void*, size_t, rte_iova_t*, unsigned, size_t) { return 0; }
+extern "C" int rte_extmem_unregister(void*, size_t) { return 0; }
+extern "C" int rte_dev_dma_map(rte_device*, void*, uint64_t, size_t) { return 0; }
+extern "C" int rte_dev_dma_unmap(rte_device*, void*, uint64_t, size_t) { return remove_memory(); }
 extern "C" int ioctl(int fd, unsigned long request, ...) noexcept {
   va_list arguments;
   va_start(arguments, request);
@@ -142,6 +161,22 @@ TEST_F(DmaMapTest, TheLastUserForgetsTheMemory) {
   ASSERT_TRUE(add(DmaMap::Need::kOptional).ok());
   map.remove(memory.data(), memory.bytes());
   EXPECT_FALSE(map.is_readable(memory.data()));
+}
+
+// mlx5 changes a list under a lock that readers share.
+TEST_F(DmaMapTest, ADriverRemovesMemoryForOneThreadAtATime) {
+  ASSERT_TRUE(add_device(DmaMap::Reach::kDriver));
+  const auto add_and_remove = [this](const SharedPages& pages) {
+    for (int i = 0; i < 50; ++i) {
+      EXPECT_TRUE(map.add(pages.data(), pages.bytes(), kTestPageBytes).ok());
+      map.remove(pages.data(), pages.bytes());
+    }
+  };
+  const SharedPages others(4);
+  std::thread other([&] { add_and_remove(others); });
+  add_and_remove(memory);
+  other.join();
+  EXPECT_FALSE(g_do_removals_overlap);
 }
 
 TEST_F(DmaMapTest, OneChangeOfDevicesAtATime) {

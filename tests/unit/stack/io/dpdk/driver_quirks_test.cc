@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"net_mana", {30, 30}, {30, 30}},              // 24.11
                     Case{"net_netvsc", {0, 0}, {kNone, kNone}},        // without a VF
                     Case{"net_netvsc", {40, 40}, {40, 40}},            // as its VF
-                    Case{"mlx5_pci", {40, 40}, {40, 40}},              // by the size of a request
+                    Case{"mlx5_pci", {58, 58}, {40, 40}},              // without TSO's headers
                     Case{"net_mlx4", {0, 0}, {22, 22}},                // says nothing
                     Case{"net_iavf", {0, 0}, {8, 255}},                // 22.11
                     Case{"net_iavf", {8, 4096}, {8, 255}},             // 24.11
@@ -51,6 +51,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"net_vmxnet3", {16, 255}, {16, 24}},          // refused from 24.11 on
                     Case{"net_virtio", {0, 0}, {kNone, kNone}},        //
                     Case{"net_memif", {0, 0}, {kNone, kNone}}));
+
+// What other tests play; nic_restart_test.cc plays the rest.
+TEST(DriverQuirks, EnaFreesInAnyOrderAndCopiesHeadersToTheDevice) {
+  const DriverQuirks& ena = quirks_of("net_ena");
+  EXPECT_TRUE(ena.frees_in_any_order);
+  EXPECT_EQ(ena.push_bytes_max, 224u);
+}
 
 TEST(DriverQuirks, ADriverWithoutARowIsAnOrdinaryNic) {
   const DriverQuirks& unknown = quirks_of("net_unheard_of");
@@ -119,6 +126,16 @@ TEST(DriverQuirks, DriversThatFreeByAThresholdDoSoWithinFewPackets) {
     EXPECT_EQ(tx_free_threshold(quirks_of(driver), 4), 0u) << "a ring that is smaller";
   }
   EXPECT_EQ(tx_free_threshold(quirks_of("net_ena"), 1024), 0u) << "the driver's own";
+}
+
+TEST(DriverQuirks, OnlyGvesQueueFormatIsToldByItsChecksums) {
+  EXPECT_TRUE(quirks_of("net_gve").is_faulty_without_ip_checksum);
+  EXPECT_TRUE(quirks_of("net_gve").is_up_while_started);
+  EXPECT_TRUE(quirks_of("net_gve").frees_in_any_order) << "DQO";
+  for (const char* other : {"net_ena", "net_virtio", "mlx5_pci", "net_unheard_of"}) {
+    EXPECT_FALSE(quirks_of(other).is_faulty_without_ip_checksum) << other;
+    EXPECT_FALSE(quirks_of(other).is_up_while_started) << other;
+  }
 }
 
 TEST(DriverQuirks, OnlyVmxnet3LimitsTheBytesOfASegment) {

@@ -27,5 +27,17 @@ TEST(ExtendedStats, OtherNamesAreTheDrivers) {
   }
 }
 
+// ENA's counters of what its queues ask for a reset after.
+TEST(ExtendedStats, FaultsOfQueuesAreKnown) {
+  for (const char* name :
+       {"rx_q0_bad_desc_num", "rx_q7_bad_req_id", "tx_q0_bad_req_id", "tx_q31_prepare_ctx_err"}) {
+    EXPECT_TRUE(is_fault(shown_name(name))) << name;
+  }
+  for (const char* name : {"rx_q0_l4_csum_bad", "rx_q0_mbuf_alloc_fail", "tx_q0_missed_tx",
+                           "tx_q0_doorbells", "tx_drops", ""}) {
+    EXPECT_FALSE(is_fault(shown_name(name))) << name;
+  }
+}
+
 }  // namespace
 }  // namespace lyre::io::dpdk

@@ -8,13 +8,19 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <deque>
+#include <initializer_list>
 #include <memory>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "stack/io/complete_checksums.h"
 #include "stack/io/dpdk/environment.h"
 #include "stack/io/dpdk/memory.h"
+#include "tests/unit/stack/io/dpdk/shared_pages.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -25,7 +31,8 @@ constexpr uint16_t kPortId = RTE_MAX_ETHPORTS - 1;  // no device has it
 /// given an empty burst.
 struct PlayedDriver {
   size_t room = 0;
-  int asked_answer = 0;  ///< of tx_done_cleanup
+  int asked_answer = 0;         ///< of tx_done_cleanup
+  bool copies_headers = false;  ///< it frees the first segment at once, as mlx5 does
   std::deque<rte_mbuf*> held;
 
   void free_all() {
@@ -37,7 +44,11 @@ uint16_t take(void*, rte_mbuf** packets, uint16_t count) {
   if (count == 0) played.free_all();
   uint16_t taken = 0;
   for (; taken < count && played.held.size() < played.room; ++taken) {
-    played.held.push_back(packets[taken]);
+    rte_mbuf* packet = packets[taken];
+    if (played.copies_headers && packet->next != nullptr) {
+      rte_pktmbuf_free_seg(std::exchange(packet, packet->next));
+    }
+    played.held.push_back(packet);
   }
   return taken;
 }
@@ -82,7 +93,7 @@ class QueueOfCopies : public ::testing::Test {
   std::unique_ptr<Queue> make_queue() {
     auto made = std::make_unique<Queue>(
         QueueSetup{
-            .port_id = kPortId, .quirks = &quirks, .is_nic_up = &is_nic_up, .limits = {1, 1}},
+            .port_id = kPortId, .quirks = &quirks, .is_nic_up = &is_nic_up, .limits = limits},
         static_cast<Memory&>(*memory));
     made->start();
     return made;
@@ -107,6 +118,7 @@ class QueueOfCopies : public ::testing::Test {
 
   const std::vector<uint8_t> client = std::vector<uint8_t>(1000, 7);
   DriverQuirks quirks;
+  TransmitLimits limits{1, 1};
   std::atomic<bool> is_nic_up{true};
   std::unique_ptr<PacketMemory> memory;
   std::unique_ptr<Queue> queue;
@@ -158,6 +170,155 @@ TEST_F(QueueOfCopies, WaitsForADriverWhoseRingIsFull) {
   EXPECT_EQ(send(*queue, 20), 20u) << "ten are pending";
   EXPECT_EQ(send(*queue, 1), 0u);
   EXPECT_EQ(queue->tx_progress().waits, 1u);
+}
+
+// ENA. Both counted as freed, and a client wrote over what the first one still sent.
+TEST_F(QueueOfCopies, APacketFreedBeforeEarlierOnesOfItsBurstIsNotCounted) {
+  quirks.frees_in_any_order = true;
+  quirks.frees = Frees::kWhenSending;
+  ASSERT_EQ(send(*queue, 2), 2u);
+  rte_pktmbuf_free(played.held.back());
+  played.held.pop_back();
+  queue->reclaim();
+  EXPECT_EQ(queue->tx_held(), 2u);
+  played.free_all();
+  queue->reclaim();
+  EXPECT_EQ(queue->tx_held(), 0u);
+}
+
+TEST_F(QueueOfCopies, APartOfABurstThatIsFreedInAnyOrderIsCountedWithTheRest) {
+  quirks.frees_in_any_order = true;
+  quirks.frees = Frees::kWhenSending;
+  played.room = 2;
+  ASSERT_EQ(send(*queue, 3), 3u) << "one is pending";
+  rte_pktmbuf_free(played.held.back());
+  played.held.pop_back();
+  queue->reclaim();  // sends the last one
+  ASSERT_EQ(played.held.size(), 2u);
+  rte_pktmbuf_free(played.held.back());
+  played.held.pop_back();
+  queue->reclaim();
+  EXPECT_EQ(queue->tx_held(), 3u) << "the first one is in the ring";
+  played.free_all();
+  queue->reclaim();
+  EXPECT_EQ(queue->tx_held(), 0u);
+}
+
+std::vector<uint8_t> bytes_of(const rte_mbuf& packet) {
+  std::vector<uint8_t> bytes;
+  for (const rte_mbuf* segment = &packet; segment != nullptr; segment = segment->next) {
+    const auto* data = rte_pktmbuf_mtod(segment, const uint8_t*);
+    bytes.insert(bytes.end(), data, data + segment->data_len);
+  }
+  return bytes;
+}
+
+/// Queues of a port that sends client memory, whose driver copies the first 224 bytes to the device
+/// as ENA's does.
+class QueueThatPushes : public QueueOfCopies {
+ protected:
+  static constexpr uint32_t kHeaderBytes = 66;
+
+  void SetUp() override {
+    quirks.push_bytes_max = 224;
+    limits = {16, 16};
+    QueueOfCopies::SetUp();
+    if (HasFatalFailure()) return;
+    ASSERT_TRUE(memory->add_region(kPinned, {.base = pages.data(), .bytes = pages.bytes()}));
+    ASSERT_GT(memory->region_segment_bytes(kPinned), 0u) << "it would be copied";
+    std::iota(pages.data(), pages.data() + pages.bytes(), uint8_t{0});
+  }
+  /// Sends a packet with these pieces of one range, and returns it as the driver got it.
+  rte_mbuf* send_pieces(std::initializer_list<uint32_t> lengths) {
+    PacketBuf* packet = nullptr;
+    EXPECT_EQ(memory->alloc_tx({&packet, 1}), 1u);
+    packet->length = kHeaderBytes;
+    std::fill_n(packet->data, kHeaderBytes, uint8_t{0});
+    packet->wants_checksums = true;
+    packet->data[kEthernetHeaderBytes] = 0x45;  // IPv4
+    packet->l3_bytes = 20;
+    packet->l4_bytes = 32;
+    uint32_t at = 0;
+    for (const uint32_t length : lengths) {
+      packet->pieces[packet->piece_count++] = {kPinned, length, at};
+      at += length;
+    }
+    sent.assign(pages.data(), pages.data() + at);
+    EXPECT_EQ(queue->tx_burst({&packet, 1}), 1u);
+    return played.held.back();
+  }
+  /// The TCP checksum that belongs to the packet, over the pseudo-header's sum of 0.
+  static uint16_t checksum_of(std::vector<uint8_t> bytes) {
+    std::fill_n(bytes.begin() + kTcpAt + kTcpChecksumAt, 2, uint8_t{0});
+    ChecksumSum sum;
+    sum.add({bytes.data() + kTcpAt, bytes.size() - kTcpAt});
+    return sum.finish();
+  }
+  void expect_whole(const rte_mbuf& packet) {
+    const std::vector<uint8_t> bytes = bytes_of(packet);
+    ASSERT_EQ(bytes.size(), kHeaderBytes + sent.size());
+    EXPECT_EQ(packet.pkt_len, bytes.size());
+    EXPECT_TRUE(std::equal(sent.begin(), sent.end(), bytes.begin() + kHeaderBytes));
+    uint16_t checksum = 0;
+    std::memcpy(&checksum, bytes.data() + kTcpAt + kTcpChecksumAt, sizeof checksum);
+    EXPECT_EQ(checksum, checksum_of(bytes));
+  }
+
+  static constexpr uint32_t kPinned = 4;
+  static constexpr size_t kTcpAt = kEthernetHeaderBytes + 20;
+  const SharedPages pages{1};
+  std::vector<uint8_t> sent;
+};
+
+// The driver gave the device an empty segment.
+TEST_F(QueueThatPushes, ASmallPayloadIsCopiedToTheHeaders) {
+  const rte_mbuf* packet = send_pieces({20});
+  EXPECT_EQ(packet->nb_segs, 1);
+  expect_whole(*packet);
+  EXPECT_EQ(queue->counters().tx_linearised_bytes, 20u);
+}
+
+TEST_F(QueueThatPushes, APieceThatEndsWithThePushedBytesIsCopied) {
+  const rte_mbuf* packet = send_pieces({30, 128, 500});
+  EXPECT_EQ(packet->nb_segs, 2);
+  EXPECT_EQ(packet->data_len, 224);
+  expect_whole(*packet);
+}
+
+TEST_F(QueueThatPushes, ALongerPieceIsNotCopied) {
+  const rte_mbuf* packet = send_pieces({159, 20});
+  EXPECT_EQ(packet->nb_segs, 3);
+  expect_whole(*packet);
+  EXPECT_EQ(queue->counters().tx_linearised_bytes, 0u);
+}
+
+TEST_F(QueueThatPushes, OtherDriversSendSmallPayloadsUncopied) {
+  quirks.push_bytes_max = 0;
+  EXPECT_EQ(send_pieces({20})->nb_segs, 2);
+}
+
+// The packet counted as freed while its payload waited in the NIC, and the client wrote over it.
+TEST_F(QueueThatPushes, APacketIsHeldUntilItsLastSegmentIsFreed) {
+  quirks.push_bytes_max = 0;
+  quirks.frees = Frees::kWhenSending;
+  played.copies_headers = true;
+  send_pieces({500, 500});
+  queue->reclaim();
+  EXPECT_EQ(queue->tx_held(), 1u);
+  EXPECT_GT(memory->region_holds(kPinned), 0u);
+  played.free_all();
+  queue->reclaim();
+  EXPECT_EQ(queue->tx_held(), 0u);
+  EXPECT_EQ(memory->region_holds(kPinned), 0u);
+}
+
+TEST_F(QueueThatPushes, ARefusedPacketIsNotHeld) {
+  quirks.push_bytes_max = 0;
+  played.room = 1;
+  send_pieces({500});
+  send_pieces({500});
+  queue->suspend();
+  EXPECT_EQ(memory->region_holds(kPinned), 1u) << "the driver's";
 }
 
 }  // namespace

@@ -43,15 +43,12 @@ class SentMarksTest : public ::testing::Test {
     }
     marks.emplace();
   }
-  void send(size_t index, uint64_t count) {
-    SentMarks::hold(&packets[index]);
-    marks->add(&packets[index], count);
-  }
+  void send(size_t index, uint64_t count) { marks->add(SentMarks::hold(&packets[index]), count); }
   void driver_frees(size_t index) { rte_pktmbuf_free_seg(&packets[index]); }
   uint16_t references(size_t index) { return rte_mbuf_refcnt_read(&packets[index]); }
 
   std::unique_ptr<rte_mempool> pool = std::make_unique<rte_mempool>();
-  std::array<rte_mbuf, 4> packets{};
+  std::array<rte_mbuf, SentMarks::kMarksMax + 1> packets{};
   std::optional<SentMarks> marks;
 };
 
@@ -82,6 +79,19 @@ TEST_F(SentMarksTest, ASegmentThatFollowsIsNotFreedAgain) {
   EXPECT_EQ(packets[0].next, nullptr);
 }
 
+// mlx5 copies the headers, and frees their segment when it takes the packet.
+TEST_F(SentMarksTest, APacketIsFreedWithItsLastSegment) {
+  packets[0].next = &packets[3];
+  packets[0].nb_segs = 2;
+  send(0, 10);
+  driver_frees(0);
+  EXPECT_EQ(given_back, 1u);
+  EXPECT_EQ(marks->freed(), 0u);
+  driver_frees(3);
+  EXPECT_EQ(marks->freed(), 10u);
+  EXPECT_EQ(given_back, 2u);
+}
+
 TEST_F(SentMarksTest, NothingIsFreedWhileTheDriverHoldsIt) {
   send(0, 10);
   send(1, 20);
@@ -94,9 +104,37 @@ TEST_F(SentMarksTest, NothingIsFreedWhileTheDriverHoldsIt) {
 }
 
 TEST_F(SentMarksTest, WhatWasNotSentIsNotMarked) {
-  SentMarks::hold(&packets[0]);
-  SentMarks::release(&packets[0]);
+  SentMarks::release(SentMarks::hold(&packets[0]));
   EXPECT_EQ(references(0), 1);
+  EXPECT_TRUE(marks->empty());
+}
+
+// ENA frees them as completions come.
+TEST_F(SentMarksTest, OfABurstWhoseLastPacketIsFreedFirstNothingIsFreed) {
+  send(0, 10);
+  send(1, 0);
+  send(2, 30);
+  driver_frees(0);
+  driver_frees(2);
+  EXPECT_EQ(marks->freed(), 10u);
+  driver_frees(1);
+  EXPECT_EQ(marks->freed(), 30u);
+  EXPECT_TRUE(marks->empty());
+}
+
+// gve frees a packet that the device repeats after thousands of later ones.
+TEST_F(SentMarksTest, MarksOfFreedPacketsLeaveWhenThereIsNoRoom) {
+  constexpr size_t kLast = SentMarks::kMarksMax;
+  for (size_t i = 0; i < kLast; ++i) send(i, i + 1);
+  for (size_t i = 1; i < kLast; ++i) driver_frees(i);
+  EXPECT_EQ(given_back, 0u);
+  send(kLast, 9'999);
+  EXPECT_EQ(given_back, kLast - 1);
+  EXPECT_EQ(marks->freed(), 0u) << "the first one is not";
+  driver_frees(0);
+  EXPECT_EQ(marks->freed(), kLast);
+  driver_frees(kLast);
+  EXPECT_EQ(marks->freed(), 9'999u);
   EXPECT_TRUE(marks->empty());
 }
 

@@ -1,0 +1,154 @@
+#include "stack/io/dpdk/port_setup.h"
+
+#include <gtest/gtest.h>
+#include <rte_ethdev.h>
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+#include <string>
+
+namespace lyre::io::dpdk {
+namespace {
+
+constexpr uint16_t kPortId = RTE_MAX_ETHPORTS - 1;  // no device has it
+
+/// What gVNIC offers with the queue formats GQI and DQO (gve_dev_info_get(), 22.11 to 26.07).
+constexpr uint64_t kGqiOffers = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_UDP_CKSUM |
+                                RTE_ETH_TX_OFFLOAD_TCP_CKSUM | RTE_ETH_TX_OFFLOAD_SCTP_CKSUM |
+                                RTE_ETH_TX_OFFLOAD_TCP_TSO;
+constexpr uint64_t kDqoOffers = kGqiOffers | RTE_ETH_TX_OFFLOAD_IPV4_CKSUM;
+constexpr uint16_t kUsualThreshold = 64;
+
+/// What the test plays of a device.
+struct PlayedNic {
+  uint64_t tx_offers = 0;
+  uint64_t tx_asked_for = 0;
+  uint16_t rx_free_threshold = 0;
+  uint16_t tx_ring_max = 4096;
+  uint16_t tx_descriptors = 0;
+  uint32_t flags = 0;
+  rte_eth_intr_conf interrupts = {};
+} nic;
+
+/// DPDK, started once in this process.
+Backend* environment() {
+  static std::unique_ptr<Backend> started;
+  if (started != nullptr) return started.get();
+  auto made = start_environment({.file_prefix = "lyre-unit-setup-" + std::to_string(::getpid())});
+  if (!made || !(*made)->register_worker_thread()) return nullptr;
+  started = std::move(*made);
+  return started.get();
+}
+
+class ConfigurePort : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(environment(), nullptr);
+    auto made = environment()->make_memory(0, {.rx_slots = 64, .tx_packets = 64});
+    ASSERT_TRUE(made) << made.error().text;
+    memory_ = std::move(*made);
+    nic = {};
+  }
+  PortSetup set_up(const char* driver, uint64_t tx_offers, bool has_interrupts = false) {
+    nic.tx_offers = tx_offers;
+    const std::array<Memory*, 1> memories{static_cast<Memory*>(memory_.get())};
+    auto setup = configure_port(kPortId, {.device = "0000:00:06.0"}, quirks_of(driver),
+                                has_interrupts, memories);
+    EXPECT_TRUE(setup) << setup.error().text;
+    return setup ? *setup : PortSetup{};
+  }
+  static bool is_asked_for_tso() { return (nic.tx_asked_for & RTE_ETH_TX_OFFLOAD_TCP_TSO) != 0; }
+
+  std::unique_ptr<PacketMemory> memory_;
+};
+
+// Peers got other bytes than were sent, with a checksum that fits them.
+TEST_F(ConfigurePort, LeavesTheTsoOfGqiAlone) {
+  const PortSetup setup = set_up("net_gve", kGqiOffers);
+  EXPECT_FALSE(is_asked_for_tso());
+  EXPECT_EQ(setup.capabilities.tso_bytes_max, 0u);
+  EXPECT_TRUE(setup.has_tcp_checksum);
+  EXPECT_TRUE(setup.is_faulty);
+}
+
+TEST_F(ConfigurePort, UsesTheTsoOfDqo) {
+  const PortSetup setup = set_up("net_gve", kDqoOffers);
+  EXPECT_TRUE(is_asked_for_tso());
+  EXPECT_GT(setup.capabilities.tso_bytes_max, 0u);
+  EXPECT_FALSE(setup.is_faulty);
+}
+
+TEST_F(ConfigurePort, UsesTheTsoOfOtherDriversWithoutIpChecksums) {
+  const PortSetup setup = set_up("net_virtio", kGqiOffers);
+  EXPECT_TRUE(is_asked_for_tso());
+  EXPECT_FALSE(setup.is_faulty);
+}
+
+// gve frees what its receive ring points to when it stops: up to 63 packets that were delivered.
+TEST_F(ConfigurePort, LetsGveFillItsReceiveRingAtOnce) {
+  set_up("net_gve", kDqoOffers);
+  EXPECT_EQ(nic.rx_free_threshold, 1u);
+  set_up("net_ena", kDqoOffers);
+  EXPECT_EQ(nic.rx_free_threshold, kUsualThreshold) << "the driver's own";
+}
+
+// mlx5 told nobody that its device had failed.
+TEST_F(ConfigurePort, AsksForTheInterruptOfARemovedDevice) {
+  nic.flags = RTE_ETH_DEV_INTR_LSC | RTE_ETH_DEV_INTR_RMV;
+  set_up("mlx5_pci", kDqoOffers, true);
+  EXPECT_EQ(nic.interrupts.rmv, 1u);
+  EXPECT_EQ(nic.interrupts.rxq, 1u);
+  nic.flags = RTE_ETH_DEV_INTR_LSC;
+  set_up("net_virtio", kDqoOffers);
+  EXPECT_EQ(nic.interrupts.rmv, 0u) << "DPDK refuses it";
+}
+
+// The driver kept a ring of packets of clients that had ended, and was closed and opened again.
+TEST_F(ConfigurePort, GivesVirtiosPackedRingsAsManyDescriptorsAsAWorkerFills) {
+  nic.tx_ring_max = UINT16_MAX;
+  set_up("net_virtio", kDqoOffers);
+  EXPECT_EQ(nic.tx_descriptors, kFreedWithinPackets);
+  nic.tx_ring_max = 32768;
+  set_up("net_virtio", kDqoOffers);
+  EXPECT_EQ(nic.tx_descriptors, 1024u) << "of split rings";
+}
+
+}  // namespace
+}  // namespace lyre::io::dpdk
+
+// DPDK's functions, in front of which this program has some of the same name.
+using lyre::io::dpdk::kUsualThreshold;
+using lyre::io::dpdk::nic;
+extern "C" {
+int rte_eth_dev_info_get(uint16_t, rte_eth_dev_info* out) {
+  *out = {};
+  out->driver_name = "net_played";
+  out->max_rx_queues = out->max_tx_queues = 4;
+  out->max_mtu = 9000;
+  out->max_rx_pktlen = 9018;
+  out->tx_offload_capa = nic.tx_offers;
+  out->tx_desc_lim.nb_max = nic.tx_ring_max;
+  out->dev_flags = &nic.flags;
+  out->default_rxconf.rx_free_thresh = kUsualThreshold;
+  return 0;
+}
+int rte_eth_dev_configure(uint16_t, uint16_t, uint16_t, const rte_eth_conf* asked) {
+  nic.tx_asked_for = asked->txmode.offloads;
+  nic.interrupts = asked->intr_conf;
+  return 0;
+}
+int rte_eth_dev_adjust_nb_rx_tx_desc(uint16_t, uint16_t*, uint16_t*) { return 0; }
+int rte_eth_rx_queue_setup(uint16_t, uint16_t, uint16_t, unsigned, const rte_eth_rxconf* asked,
+                           rte_mempool*) {
+  nic.rx_free_threshold = asked->rx_free_thresh;
+  return 0;
+}
+int rte_eth_tx_queue_setup(uint16_t, uint16_t, uint16_t descriptors, unsigned,
+                           const rte_eth_txconf*) {
+  nic.tx_descriptors = descriptors;
+  return 0;
+}
+int rte_eth_macaddr_get(uint16_t, rte_ether_addr*) { return 0; }
+int rte_eth_dev_socket_id(uint16_t) { return 0; }
+}
