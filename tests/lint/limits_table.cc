@@ -234,7 +234,7 @@ void add_routing(std::vector<Limit>& out) {
                       std::to_string(worker::kWorkerMessagesMax), "packets are dropped"));
   out.push_back(fixed("packets that a worker passed to others and has not got back",
                       std::to_string(worker::kPacketsAwayMax), "packets are dropped"));
-  out.push_back(fixed("those of them that went to one other worker, where there are several",
+  out.push_back(fixed("those of them that went to one other worker, with three workers or more",
                       std::to_string(worker::kPacketsAwayAtOneMax), "the same"));
   out.push_back(fixed("connections that a worker keeps claims of, where there are several",
                       std::to_string(worker::kClaimsPerConnection) + " for each of its own",

@@ -137,14 +137,18 @@ TEST(ReceiveWindow, AnUpdateFollowsAlsoWhereAFinIsKnown) {
   EXPECT_GT(peer.next()->window, 10000u);
 }
 
-// The text held nothing whose release would tell.
-TEST(ReceiveWindow, OpensWhenThePoolHasRoomAgain) {
-  Peer peer;
-  peer.dial();
+void refuse_text(Peer& peer) {
   SegmentIn refused = peer.make(kA, 0, 0, 1000);
   refused.has_room = false;
   peer.send(refused);
   EXPECT_EQ(peer.all().back().window, 0u);
+}
+
+// The text held nothing whose release would tell.
+TEST(ReceiveWindow, OpensWhenThePoolHasRoomAgain) {
+  Peer peer;
+  peer.dial();
+  refuse_text(peer);
   EXPECT_TRUE(peer.release(0).wants_transmit);
   EXPECT_GT(peer.next()->window, 10000u);
   EXPECT_FALSE(peer.release(0).wants_transmit) << "nothing was refused since";
@@ -154,10 +158,7 @@ TEST(ReceiveWindow, OpensWhenThePoolHasRoomAgain) {
 TEST(ReceiveWindow, OpensWhenTheConnectionHasMoved) {
   Peer peer;
   peer.dial();
-  SegmentIn refused = peer.make(kA, 0, 0, 1000);
-  refused.has_room = false;
-  peer.send(refused);
-  EXPECT_EQ(peer.all().back().window, 0u);
+  refuse_text(peer);
   peer.engine.records().speak_up(peer.conn);
   const auto ack = peer.next();
   ASSERT_TRUE(ack.has_value());
