@@ -183,7 +183,11 @@ bool ReceivePressure::may_have_slot(uint32_t conn, uint32_t slots_free) const {
   const session::Session& refused = state_.sessions[conn];
   if (state_.accounts.may_hold(refused.context, slots_free)) return true;
   if (!state_.accounts.may_overdraw(refused.context, slots_free)) return false;
-  return !refused.has_readable ||
+  return has_few_unread(conn);
+}
+
+bool ReceivePressure::has_few_unread(uint32_t conn) const {
+  return !state_.sessions[conn].has_readable ||
          state_.engine.charged_bytes(conn) < kRxFairSlots * state_.memory.rx_slot_bytes();
 }
 

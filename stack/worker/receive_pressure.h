@@ -43,6 +43,9 @@ class ReceivePressure {
     if (state_.refused.empty()) wake_next_at_ = state_.now + kPressurePause;
     state_.refused.add(conn);
   }
+  /// The session has few enough slots to get one more beyond its client's share, for bytes for
+  /// which its reader waits.
+  bool has_few_unread(uint32_t conn) const;
   /// Part of each turn; returns the work done.
   size_t relieve() {
     const size_t taken_back = is_watching_ ? take_back_some() : 0;

@@ -179,8 +179,7 @@ bool SegmentInput::has_share(uint32_t conn, const tcp::SegmentIn& segment) {
   if (is_small(conn, segment) && parts_.payload.can_join(conn, segment)) return true;
   parts_.payload.prune(conn);  // what is in order comes before what waits behind a gap
   if (!state_.accounts.may_overdraw(context, state_.memory.rx_slots_free())) return false;
-  return !state_.sessions[conn].has_readable || is_small(conn, segment) ||
-         state_.engine.charged_bytes(conn) < kRxFairSlots * state_.memory.rx_slot_bytes();
+  return is_small(conn, segment) || parts_.pressure.has_few_unread(conn);
 }
 
 /// Whether the payload should not hold a slot of its own while the one before it is unread. The
