@@ -58,7 +58,7 @@ Status Predecessor::check() const {
   if (parts_.program.empty()) return Error{ENOTSUP, "this daemon cannot be upgraded"};
   const Status may = check_may_be_replaced(::getpid(), std::getenv("LYRE_CONTAINER_MAIN"));
   if (!may.ok()) return may;
-  return check_ports_can_be_handed_over(parts_.config);
+  return check_ports_can_be_handed_over(parts_.config, parts_.assembly.ports().that_free_twice());
 }
 
 Status Predecessor::start_process() {

@@ -1,5 +1,8 @@
 #include "machine/default_driver.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "machine/vmbus.h"
 
 namespace lyre::machine {
@@ -9,7 +12,17 @@ constexpr uint16_t kMellanox = 0x15b3;
 constexpr uint16_t kMicrosoft = 0x1414;
 constexpr uint16_t kMana = 0x00ba;
 constexpr uint16_t kAmazon = 0x1d0f;
+constexpr uint16_t kIntel = 0x8086;
+constexpr uint16_t kIavf[] = {0x154c, 0x1571, 0x1889, 0x37cd, 0x374d};
+/// The driver of the others may poll instead: see check_iavf() in stack/io/dpdk/nic_check.cc.
+constexpr uint16_t kIavfByInterrupt[] = {0x1889, 0x37cd, 0x374d};
 constexpr const char* kIgbUio = "igb_uio";
+constexpr const char* kUioGeneric = "uio_pci_generic";
+
+bool needs_interrupt(const Nic& nic) {
+  return nic.vendor == kIntel &&
+         std::ranges::find(kIavfByInterrupt, nic.device) != std::end(kIavfByInterrupt);
+}
 
 }  // namespace
 
@@ -18,6 +31,18 @@ bool is_mana(const Nic& nic) { return nic.vendor == kMicrosoft && nic.device == 
 bool is_on_vmbus(const Nic& nic) { return !vmbus_id_of(nic.address).empty(); }
 
 bool is_ena(const Nic& nic) { return nic.vendor == kAmazon; }
+
+bool is_iavf(const Nic& nic) {
+  return nic.vendor == kIntel && std::ranges::find(kIavf, nic.device) != std::end(kIavf);
+}
+
+std::string why_unsuitable(const Nic& nic, const std::string& driver) {
+  if (!needs_interrupt(nic) || driver != kUioGeneric) return "";
+  return std::string(
+             "is an Intel virtual function (iavf), which gets no interrupt through "
+             "uio_pci_generic, allowed: ") +
+         (nic.has_iommu ? "vfio-pci" : kIgbUio);
+}
 
 std::string remedy_for(const std::string& driver) {
   if (driver != kIgbUio) return "";
@@ -39,7 +64,8 @@ DriverChoice default_driver(const Nic& nic) {
   // On uio_pci_generic DPDK before 24.03 waits for an interrupt that does not come; igb_uio suits
   // every version.
   if (is_ena(nic)) return {kIgbUio, "it is an ENA behind no IOMMU"};
-  return {"uio_pci_generic", "it is behind no IOMMU"};
+  if (is_iavf(nic)) return {kIgbUio, "it is an Intel virtual function (iavf) behind no IOMMU"};
+  return {kUioGeneric, "it is behind no IOMMU"};
 }
 
 }  // namespace lyre::machine

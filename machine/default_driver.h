@@ -25,4 +25,11 @@ bool is_on_vmbus(const Nic& nic);
 /// True for an Elastic Network Adapter of Amazon.
 bool is_ena(const Nic& nic);
 
+/// True for a virtual function of Intel's 700 and 800 series, which DPDK's net_iavf drives.
+bool is_iavf(const Nic& nic);
+
+/// Why lyred refuses the NIC with this kernel driver, whichever the version of DPDK is: "is ...,
+/// allowed: ..."; empty: it does not.
+std::string why_unsuitable(const Nic& nic, const std::string& driver);
+
 }  // namespace lyre::machine

@@ -274,12 +274,26 @@ std::vector<WatchedLink> PortSet::links(const StatsSegment& stats) const {
   return out;
 }
 
-void PortSet::look_after_devices(const StatsSegment& stats, Nanos now) const {
+void PortSet::log_warning(uint32_t port) {
+  const std::string& warning = ports_[port]->info().warning;
+  std::string& logged = upkeeps_[port].warning;
+  if (warning == logged) return;
+  const std::string& name = config_.ports[port].name;
+  if (warning.empty()) {
+    spdlog::info("port {}: that is over: {}", name, logged);
+  } else {
+    spdlog::warn("port {}: {}", name, warning);
+  }
+  logged = warning;
+}
+
+void PortSet::look_after_devices(const StatsSegment& stats, Nanos now) {
   static constexpr const char* kNews[] = {
       "runs again", "asks for a reset", "resets itself", "is away: it is opened when it is back",
       "frees nothing of what it was given to send, and is started again"};
   for (uint32_t i = 0; i < count(); ++i) {
     ports_[i]->look(now);
+    log_warning(i);
     const auto state = static_cast<uint32_t>(ports_[i]->state());
     if (stats.port(i).state.exchange(state, std::memory_order_relaxed) == state) continue;
     spdlog::warn("port {}: the device {}", config_.ports[i].name, kNews[state]);
@@ -387,6 +401,14 @@ std::vector<PortRecord> PortSet::records() const {
   return out;
 }
 
+uint32_t PortSet::that_free_twice() const {
+  uint32_t ports = 0;
+  for (uint32_t i = 0; i < count(); ++i) {
+    if (ports_[i]->info().frees_twice_when_closed) ports |= uint32_t{1} << i;
+  }
+  return ports;
+}
+
 void PortSet::log() const {
   for (uint32_t i = 0; i < count(); ++i) {
     const PortConfig& config = config_.ports[i];
@@ -398,7 +420,6 @@ void PortSet::log() const {
     spdlog::info("port {}: {} ({}), address{}, MTU {}{}, {} queue(s)", config.name, known.name,
                  known.driver, addresses, config.mtu_bytes,
                  config.has_super_packets ? " and super-packets" : "", known.queue_count);
-    if (!known.warning.empty()) spdlog::warn("port {}: {}", config.name, known.warning);
     if (!ports_[i]->is_link_up()) {
       spdlog::warn("port {}: no link yet{}", config.name,
                    known.driver == "net_memif" ? kMemifEndsAgree : "");

@@ -58,9 +58,9 @@ class PortSet {
   uint32_t neighbour_rows() const;
   /// For LinkWatch, which updates the links in the stats segment.
   std::vector<WatchedLink> links(const StatsSegment& stats) const;
-  /// Lets ports look at their devices, and shows and logs the state of each. Call about once a
-  /// second.
-  void look_after_devices(const StatsSegment& stats, Nanos now) const;
+  /// Lets ports look at their devices, and shows and logs the state of each, and its warning. Call
+  /// about once a second.
+  void look_after_devices(const StatsSegment& stats, Nanos now);
   /// For DeviceCounters.
   std::vector<CountedDevice> devices(const StatsSegment& stats) const;
 
@@ -87,6 +87,9 @@ class PortSet {
   void reopen(const KeepAlive& keep_alive);
   /// For another process that opens the ports.
   std::vector<PortRecord> records() const;
+  /// The ports of which io::PortInfo::frees_twice_when_closed says that only a process that ends
+  /// may close them. Bit n: port n.
+  uint32_t that_free_twice() const;
 
   /// Writes a line about each port to the log.
   void log() const;
@@ -100,6 +103,7 @@ class PortSet {
   Status check_slots(std::span<io::PacketMemory* const> memories) const;
   void join_groups(uint32_t port);
   void restart(uint32_t port);
+  void log_warning(uint32_t port);
   io::PortSpeed speed_of(uint32_t port) const;
   void show_speed(uint32_t port, channel::StatsPort& shown) const;
 
@@ -108,6 +112,7 @@ class PortSet {
   struct Upkeep {
     Restart restart = Restart::kNone;
     std::string failure;  ///< of the last attempt, as it was logged
+    std::string warning;  ///< of the port, as it was logged
   };
 
   const Config& config_;

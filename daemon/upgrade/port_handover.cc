@@ -48,17 +48,22 @@ bool shares_function(const Config& config, const PortConfig& port) {
          std::count_if(config.ports.begin(), config.ports.end(), has_same_name) > 1;
 }
 
+/// Null: it can be.
+const char* why_not_handed_over(const Config& config, const PortConfig& port, bool frees_twice) {
+  if (handover_of(port) == PortHandover::kNone) {
+    return is_on_vmbus(port.device) ? "DPDK opens it only when it starts" : "its driver is unknown";
+  }
+  if (shares_function(config, port)) return "another port is on the same PCI function";
+  return frees_twice ? "its driver frees packets twice when it closes" : nullptr;
+}
+
 }  // namespace
 
-Status check_ports_can_be_handed_over(const Config& config) {
-  for (const PortConfig& port : config.ports) {
-    const char* why = nullptr;
-    if (handover_of(port) == PortHandover::kNone) {
-      why =
-          is_on_vmbus(port.device) ? "DPDK opens it only when it starts" : "its driver is unknown";
-    } else if (shares_function(config, port)) {
-      why = "another port is on the same PCI function";
-    }
+Status check_ports_can_be_handed_over(const Config& config, uint32_t free_twice) {
+  for (size_t i = 0; i < config.ports.size(); ++i) {
+    const PortConfig& port = config.ports[i];
+    const bool frees_twice = (free_twice >> i & 1) != 0;
+    const char* const why = why_not_handed_over(config, port, frees_twice);
     if (why == nullptr) continue;
     return Error{ENOTSUP, "port '" + port.name + "' (" + port.device +
                               ") cannot be handed over: " + why + "; restart the daemon instead"};

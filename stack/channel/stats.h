@@ -78,7 +78,9 @@ static_assert(sizeof(StatCounter) == 8);
   X(completions, "entries given to clients")                                     \
   X(completion_ring_full, "times a client's completion ring had no room")        \
   X(clients_expelled, "clients disconnected for breaking the channel's rules")   \
-  X(tx_linearised_bytes, "bytes copied because the port cannot gather")          \
+  X(tx_linearised_bytes,                                                         \
+    "bytes copied because the port cannot gather. ENA: also payload bytes "      \
+    "copied to the first segment")                                               \
   X(software_checksums, "checksums computed on the processor")
 
 struct WorkerStats {
@@ -268,15 +270,17 @@ using RouteRow = StatsRow<RouteView>;
 using ClaimRow = StatsRow<ClaimView>;
 
 /// What one queue pair of a port counted: one worker has one queue pair of each port.
-#define LYRE_QUEUE_COUNTERS(X)                                          \
-  X(rx_packets, "packets received")                                     \
-  X(rx_bytes, "bytes received, with all headers")                       \
-  X(tx_packets, "packets sent")                                         \
-  X(tx_bytes, "bytes sent, with all headers")                           \
-  X(rx_missed, "packets received and lost for want of a buffer")        \
-  X(tx_full, "times the port took fewer packets than offered")          \
-  X(tx_dropped, "packets taken and never sent")                         \
-  X(tx_linearised_bytes, "bytes copied because the port cannot gather") \
+#define LYRE_QUEUE_COUNTERS(X)                                              \
+  X(rx_packets, "packets received")                                         \
+  X(rx_bytes, "bytes received, with all headers")                           \
+  X(tx_packets, "packets sent")                                             \
+  X(tx_bytes, "bytes sent, with all headers")                               \
+  X(rx_missed, "packets received and lost for want of a buffer")            \
+  X(tx_full, "times the port took fewer packets than offered")              \
+  X(tx_dropped, "packets taken and never sent")                             \
+  X(tx_linearised_bytes,                                                    \
+    "bytes copied because the port cannot gather. ENA: also payload bytes " \
+    "copied to the first segment")                                          \
   X(software_checksums, "checksums computed on the processor")
 
 struct QueueStats {

@@ -83,7 +83,10 @@ struct PortInfo {
   bool does_dma = false;           ///< reads and writes packet memory without the CPU
   bool has_rss = false;            ///< the NIC spreads flows over the queues
   std::vector<uint8_t> rss_key{};  ///< its key; empty: the driver does not tell it
-  std::string warning;             ///< what makes the port work badly, and the cure; empty: nothing
+  /// Its driver frees packets twice when it closes, into pools that other ports use: only a process
+  /// that ends may close it.
+  bool frees_twice_when_closed = false;
+  std::string warning;  ///< what makes the port work badly, and the cure; empty: nothing
   IoCapabilities capabilities;
 };
 

@@ -107,9 +107,11 @@ struct IoCounters {
   uint64_t rx_bytes = 0;
   uint64_t tx_packets = 0;
   uint64_t tx_bytes = 0;
-  uint64_t rx_missed = 0;            ///< received, and lost for want of a buffer
-  uint64_t tx_full = 0;              ///< tx_burst took fewer packets than offered
-  uint64_t tx_linearised_bytes = 0;  ///< copied because the port cannot gather
+  uint64_t rx_missed = 0;  ///< received, and lost for want of a buffer
+  uint64_t tx_full = 0;    ///< tx_burst took fewer packets than offered
+  /// Bytes copied because the port cannot gather. ENA: also payload bytes copied to the first
+  /// segment.
+  uint64_t tx_linearised_bytes = 0;
   uint64_t rx_linearised_bytes = 0;  ///< copied because a frame arrived in several segments
   uint64_t software_checksums = 0;
   uint64_t tx_dropped = 0;  ///< taken and never sent: link down, or the region was removed
@@ -145,8 +147,8 @@ class PacketIo {
   /// Sends the first n packets of `in` and returns n. Owner: the backend takes those; the others
   /// stay with the caller. Pieces may be read until region_holds() has fallen accordingly.
   virtual size_t tx_burst(std::span<PacketBuf* const> in) = 0;
-  /// Packets that tx_burst() took are not in the device's ring, which was full. The next
-  /// tx_burst(), also an empty one, offers them again.
+  /// Packets that tx_burst() took are not in the device's ring, which was full, or the kernel under
+  /// the port refused them. The next tx_burst(), also an empty one, offers them again.
   virtual bool has_unsent() const { return false; }
   /// Frees the packets that the port has finished sending, as far as the driver can be asked to.
   virtual void reclaim() = 0;

@@ -111,6 +111,49 @@ TEST_F(InterfacesThatGo, AnInterfaceWithAnotherAddressIsNotTheSame) {
   EXPECT_TRUE(restart_at_once(*ports_[0]));
 }
 
+// Nothing told of them.
+TEST_F(InterfacesThatGo, CountPacketsThatARingHadNoPlaceFor) {
+  constexpr uint32_t kPackets = 2000;  // a ring has 512 places
+  const std::vector<uint8_t> bytes = frame(7, 40);
+  for (uint32_t i = 0; i < kPackets; ++i) {
+    PacketBuf* packet = nullptr;
+    ASSERT_EQ(memories_[0]->alloc_tx({&packet, 1}), 1u);
+    std::copy(bytes.begin(), bytes.end(), packet->data);
+    packet->length = static_cast<uint32_t>(bytes.size());
+    if (ports_[0]->queue(0).tx_burst({&packet, 1}) != 1) memories_[0]->release({&packet, 1});
+  }
+  uint64_t missed = 0;
+  for (int i = 0; i < 1000 && missed == 0; ++i) {
+    missed = ports_[1]->rx_missed();
+    if (missed == 0) run("sleep 0.005");
+  }
+  EXPECT_GT(missed, 0u);
+  ports_[1]->suspend();
+  ports_[1]->close();
+  EXPECT_GE(ports_[1]->rx_missed(), missed) << "a total";
+}
+
+// Each got half of the packets.
+TEST_F(InterfacesThatGo, HaveOnePortOfAProcess) {
+  const std::string device = "net_af_packet2,iface=left";
+  auto memory =
+      (*environment())->make_memory(0, {.rx_slots = 1024, .devices = {device}, .tx_packets = 256});
+  ASSERT_TRUE(memory) << memory.error().text;
+  PacketMemory* const memories[] = {memory->get()};
+  const auto refused = (*environment())->open_port({.device = device}, memories);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().text.find("packets of left with another port"), std::string::npos);
+  ports_[0]->suspend();
+  ports_[0]->close();
+  auto other = (*environment())->open_port({.device = device}, memories);
+  ASSERT_TRUE(other) << other.error().text;
+  EXPECT_FALSE(restart_at_once(*ports_[0]));
+  other->reset();
+  const Status restarted = restart_at_once(*ports_[0]);
+  EXPECT_TRUE(restarted) << restarted.error().text;
+  EXPECT_TRUE(moves_a_packet(0));
+}
+
 /// The driver frees nothing of its rings when it closes.
 class XdpInterfacesThatGo : public InterfacesThatGo {
  protected:

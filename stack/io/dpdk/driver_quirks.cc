@@ -13,6 +13,14 @@ constexpr uint32_t kNicRoomBytes = 2048;
 constexpr uint32_t kXdpHeadroomBytes = 256;
 /// A frame in a packet socket's ring is larger than the packet, and the whole frame must fit.
 constexpr uint32_t kPacketRingBytes = 64;
+/// Of a TSO packet in a transmit ring of kFreedWithinPackets descriptors: a packet that does not
+/// fit the ring stops it. Six pieces on pages of 4 KiB have 29. Intel's *_xmit_cleanup() may be
+/// called only while 32 descriptors are in use, so a packet may need all of the ring but 33.
+constexpr uint32_t kShortRingSegmentsMax = 64;
+/// 15.5 KiB: what a descriptor of an ixgbe NIC takes. Linux cuts at 16 KiB (ixgbe) and 32 KiB (igb,
+/// igc), and DPDK does not cut (ixgbe_xmit_pkts(), eth_igb_xmit_pkts(), igc_xmit_pkts(), 22.11 to
+/// 26.07).
+constexpr uint32_t kUncutSegmentBytesMax = 15872;
 
 constexpr DriverQuirks kNic = {.driver = "", .rx_room_bytes_min = kNicRoomBytes};
 
@@ -62,18 +70,26 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .is_faulty_without_ip_checksum = true,
      .frees_in_any_order = true},
     // mana_dev_configure() refuses other numbers of queues. mana_alloc_pmd_mr() looks for a buffer
-    // in the pool of its mbuf only.
+    // in the pool of its mbuf only. Until 26.07 mana_stop_rx_queues() takes a full ring for empty.
     {.driver = "net_mana",
      .rx_room_bytes_min = kNicRoomBytes,
      .needs_power_of_two_queues = true,
-     .reads_pools_only = true},
+     .reads_pools_only = true,
+     .loses_rx_ring = true},
     // Packets leave by the virtual function while it is there, which DPDK cannot be told of. The
     // virtual function's driver is not asked to free: hn_dev_tx_done_cleanup() asks the VMbus only.
     // Its ring is as large as netvsc's, and mlx4 frees a packet when its place there is used again.
+    // hn_nvs_conf_ndis() tells the host MTU 1500, and hn_dev_mtu_set() came with 24.03. It has no
+    // rx_queue_intr_enable. hn_dev_link_update() sends two queries to the host, and sleeps 10 ms
+    // at a time until each is answered (hn_rndis_exec1()), for up to a minute.
     {.driver = "net_netvsc",
      .rx_room_bytes_min = kNicRoomBytes,
      .tx_descriptors = kFreedWithinPackets,
-     .reads_pools_only = true},
+     .reads_pools_only = true,
+     .is_slow_to_tell_link = true,
+     .is_over_function = true,
+     .has_rx_interrupts = false,
+     .tells_mtu_from = "24.03"},
     // Without inlining (prepare_nic()) it reports 58 segments (mlx5_set_txlimit_params()), and does
     // not count the up to 192 bytes of headers that TSO copies into a request: 40 leave the room.
     {.driver = "mlx5_pci",
@@ -91,33 +107,94 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .frees = Frees::kWhenSending,
      .segments_max = 22,
      .tso_segments_max = 22},
+    // The tx_done_cleanup of iavf, ice, i40e and ixgbe frees packets that were not sent. With 31
+    // descriptors in use *_tx_done_cleanup_full() calls *_xmit_cleanup(), which looks at one that
+    // is not in use, whose done bit is set since *_reset_tx_queue(). After that more descriptors
+    // count as free than there are, and the queue may stop. In 26.07 it also frees again what
+    // ci_tx_xmit_cleanup() has freed. Without it a packet is freed when its descriptors are used
+    // again, or with 32 of them (26.07): a worker nudges as often as a ring has descriptors. The
+    // ring holds four TSO packets of 64 KiB on pages of 4 KiB, which take 84 us at 25 Gb/s, as much
+    // as a worker sends. A packet that waits is offered again after 50 us (kTransmitRetryFirst).
     // 22.11 reports no limit for ice and iavf. More than eight descriptors for a packet on the wire
     // are an attack for these NICs.
+    // While its host resets it (vf_reset), iavf_dev_stop() of DPDK 22.11 returns before
+    // iavf_stop_queues() (24.11 does not), and iavf_dev_close() releases no queue: only
+    // iavf_dev_{rx,tx}_queue_release() free their packets, as ethdev calls them for a queue that is
+    // set up again. After iavf_dev_init() has failed in a reset the port counts as closed, and
+    // iavf_dev_info_get() refuses every other way there. Another iavf_dev_reset() skips what the
+    // first one has closed, also the bus master bit where that was not set: such resets fail for
+    // ever. iavf_init_vf() may free qos_cap twice when it fails again (22.11.9). Both end with a
+    // bounded number of resets in a row: after it the port is closed, and the packets are lost.
     {.driver = "net_iavf",
      .rx_room_bytes_min = kNicRoomBytes,
+     .tx_descriptors = kFreedWithinPackets,
+     .frees = Frees::kWhenSending,
      .segments_max = 8,
-     .tso_segments_max = UINT8_MAX},
+     .tso_segments_max = kShortRingSegmentsMax,
+     .frees_by_reset_only = true},
     {.driver = "net_ice",
      .rx_room_bytes_min = kNicRoomBytes,
+     .tx_descriptors = kFreedWithinPackets,
+     .frees = Frees::kWhenSending,
      .segments_max = 8,
-     .tso_segments_max = UINT8_MAX},
-    {.driver = "net_i40e", .rx_room_bytes_min = kNicRoomBytes, .segments_max = 8},
-    {.driver = "net_ixgbe", .rx_room_bytes_min = kNicRoomBytes},
+     .tso_segments_max = kShortRingSegmentsMax},
+    {.driver = "net_i40e",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .tx_descriptors = kFreedWithinPackets,
+     .frees = Frees::kWhenSending,
+     .segments_max = 8,
+     .tso_segments_max = kShortRingSegmentsMax},
+    {.driver = "net_ixgbe",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .tx_descriptors = kFreedWithinPackets,
+     .frees = Frees::kWhenSending,
+     .tso_segments_max = kShortRingSegmentsMax,
+     .segment_bytes_max = kUncutSegmentBytesMax},
     // ixgbevf_dev_rx_init() refuses other numbers of queues.
     {.driver = "net_ixgbe_vf",
      .rx_room_bytes_min = kNicRoomBytes,
-     .needs_power_of_two_queues = true},
+     .tx_descriptors = kFreedWithinPackets,
+     .needs_power_of_two_queues = true,
+     .frees = Frees::kWhenSending,
+     .tso_segments_max = kShortRingSegmentsMax,
+     .segment_bytes_max = kUncutSegmentBytesMax},
+    // txgbe and ngbe are copies of ixgbe's driver: their *_tx_done_cleanup_full() has no check of
+    // the descriptors in use at all (22.11 to 26.07), and they do not cut segments either.
+    {.driver = "net_txgbe",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .tx_descriptors = kFreedWithinPackets,
+     .frees = Frees::kWhenSending,
+     .tso_segments_max = kShortRingSegmentsMax,
+     .segment_bytes_max = kUncutSegmentBytesMax},
+    // txgbevf_dev_rx_init() refuses other numbers of queues.
+    {.driver = "net_txgbe_vf",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .tx_descriptors = kFreedWithinPackets,
+     .needs_power_of_two_queues = true,
+     .frees = Frees::kWhenSending,
+     .tso_segments_max = kShortRingSegmentsMax,
+     .segment_bytes_max = kUncutSegmentBytesMax},
+    {.driver = "net_ngbe",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .tx_descriptors = kFreedWithinPackets,
+     .frees = Frees::kWhenSending,
+     .tso_segments_max = kShortRingSegmentsMax,
+     .segment_bytes_max = kUncutSegmentBytesMax},
     // Its tx_done_cleanup stops the queue: igb_tx_done_cleanup() takes each segment of a packet for
     // a packet of its own, and eth_igb_xmit_pkts() then waits for a status that the NIC writes to
     // the last one only. Without it a packet is freed when its descriptors are used again.
     {.driver = "net_e1000_igb",
      .rx_room_bytes_min = kNicRoomBytes,
      .tx_descriptors = kFreedWithinPackets,
-     .frees = Frees::kWhenSending},
+     .frees = Frees::kWhenSending,
+     .tso_segments_max = kShortRingSegmentsMax,
+     .segment_bytes_max = kUncutSegmentBytesMax},
     {.driver = "net_e1000_igb_vf",
      .rx_room_bytes_min = kNicRoomBytes,
      .tx_descriptors = kFreedWithinPackets,
-     .frees = Frees::kWhenSending},
+     .frees = Frees::kWhenSending,
+     .tso_segments_max = kShortRingSegmentsMax,
+     .segment_bytes_max = kUncutSegmentBytesMax},
     // It has no tx_done_cleanup, and frees a packet when its descriptors are used again.
     {.driver = "net_e1000_em",
      .rx_room_bytes_min = kNicRoomBytes,
@@ -128,17 +205,27 @@ constexpr DriverQuirks kKnownDrivers[] = {
     {.driver = "net_igc",
      .rx_room_bytes_min = kNicRoomBytes,
      .tx_descriptors = kFreedWithinPackets,
-     .frees = Frees::kWhenSending},
+     .frees = Frees::kWhenSending,
+     .tso_segments_max = kShortRingSegmentsMax,
+     .segment_bytes_max = kUncutSegmentBytesMax},
+    // It reports no limit, and refuses a packet of more than 32 descriptors (BNXT_MAX_TSO_SEGS)
+    // each time that it is offered, with all behind it. One of them describes no segment.
+    {.driver = "net_bnxt",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .segments_max = 31,
+     .tso_segments_max = 31},
     // It frees sent packets when few descriptors are free (hinic_xmit_pkts(): 32 of the ring by
     // default), also in an empty burst.
     {.driver = "net_hinic", .rx_room_bytes_min = kNicRoomBytes, .frees_from_descriptors = 4},
     // It reports 255 for TSO, and refuses more than 24 (VMXNET3_MAX_TSO_TXD_PER_PKT, from 24.11
     // on). A descriptor has 14 bits for the length, and vmxnet3_xmit_pkts() writes a longer one
-    // over the bits beside them.
+    // over the bits beside them. It frees a packet with more segments than free descriptors, unless
+    // none is free, and counts it as sent.
     {.driver = "net_vmxnet3",
      .rx_room_bytes_min = kNicRoomBytes,
      .tso_segments_max = 24,
-     .segment_bytes_max = 16383},
+     .segment_bytes_max = 16383,
+     .drops_when_full = true},
     {.driver = "net_memif",
      .is_virtual = true,
      .uses_checksums = false,
@@ -161,7 +248,8 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .checks_mtu = false,
      .wait = WaitKind::kXdpSocket,
      .rx_extra_bytes = kXdpHeadroomBytes,
-     .descriptors = 2048},
+     .descriptors = 2048,
+     .loses_rx_ring = true},
     // The driver computes its offloads in software, from the first segment only. It gives the
     // kernel the segments by writev(), which fails where a client has truncated the file behind its
     // memory: the driver would stop at that packet for as long as it is offered.
@@ -186,6 +274,10 @@ TransmitLimits transmit_limits(const DriverQuirks& quirks, const TransmitLimits&
   out.segments_max =
       std::min(limit(reported.segments_max, quirks.segments_max), out.tso_segments_max);
   return out;
+}
+
+bool tries_interrupts(const DriverQuirks& quirks) {
+  return quirks.is_virtual ? quirks.wait == WaitKind::kQueueInterrupt : quirks.has_rx_interrupts;
 }
 
 uint16_t tx_free_threshold(const DriverQuirks& quirks, uint32_t descriptors) {

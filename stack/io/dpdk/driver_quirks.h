@@ -58,6 +58,9 @@ struct DriverQuirks {
   bool frees_while_polled = false;   ///< see DriverCalls
   bool has_timers = false;           ///< rte_timer: its health checks
   bool is_up_while_started = false;  ///< its link never goes down, and asking for it takes long
+  /// Its driver takes tens of milliseconds to tell the state of the link, or longer where the host
+  /// is silent: see NicLink.
+  bool is_slow_to_tell_link = false;
   /// A device that does not compute IPv4 checksums has a queue format of which the driver sends
   /// TSO packets wrongly, and frees packets twice when it stops.
   bool is_faulty_without_ip_checksum = false;
@@ -75,6 +78,23 @@ struct DriverQuirks {
   /// segment where one after the first ends with them. Segments that end there are copied to the
   /// first. 0: it does not.
   uint32_t push_bytes_max = 0;
+  /// It drops a packet for which its ring has some free descriptors, but too few, and counts it as
+  /// sent: it is offered only packets that fit, by TxOffer. REQUIRES: it frees in order.
+  bool drops_when_full = false;
+  /// A port that its host has reset gives back the packets of its rings only in the setup of its
+  /// queues after rte_eth_dev_reset() has succeeded, and never once it is closed (DPDK 22.11): a
+  /// reset that fails is repeated. When RetryClock::is_slowest(), the port is closed and opened
+  /// again instead.
+  bool frees_by_reset_only = false;
+  /// It does not free the packets in its receive ring when it stops: see WatchedPool.
+  bool loses_rx_ring = false;
+  /// Packets leave by a PCI function with the same MAC address while it is there. The driver
+  /// configures the function with the number of queues that it gets itself.
+  bool is_over_function = false;
+  bool has_rx_interrupts = true;  ///< false: a NIC that is known to have none
+  /// The first version of DPDK in which the driver can tell the host an MTU above 1500 ("24.03").
+  /// Empty: the host is not told, or every version can.
+  std::string_view tells_mtu_from = {};
   /// The driver frees sent packets only when it sends and few descriptors are left. It is set up
   /// with a threshold near the ring's size, so that it does so early.
   bool is_lazy_to_free = false;
@@ -88,6 +108,10 @@ struct TransmitLimits {
 /// What may be given to a driver that reports `reported` (rte_eth_desc_lim: nb_mtu_seg_max and
 /// nb_seg_max; 0: it reports nothing).
 TransmitLimits transmit_limits(const DriverQuirks& quirks, const TransmitLimits& reported);
+
+/// Whether a port is started with an interrupt for each receive queue first. Of a NIC it is known
+/// only then whether its driver has them.
+bool tries_interrupts(const DriverQuirks& quirks);
 
 /// rte_eth_txconf::tx_free_thresh for a transmit ring of `descriptors`. 0: the driver's own.
 uint16_t tx_free_threshold(const DriverQuirks& quirks, uint32_t descriptors);

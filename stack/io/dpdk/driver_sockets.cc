@@ -11,6 +11,7 @@
 #include <string>
 
 #include "stack/io/dpdk/kernel_interface.h"
+#include "stack/io/dpdk/packet_sockets.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -61,6 +62,12 @@ bool DriverSockets::is_any_zero_copy() const {
            const int rc = ::getsockopt(fd, SOL_XDP, XDP_OPTIONS, &options, &bytes);
            return rc != 0 || (options.flags & XDP_OPTIONS_ZEROCOPY) != 0;
          });
+}
+
+uint64_t DriverSockets::packets_lost() {
+  if (domain_ != AF_PACKET) return lost_;
+  for (const int fd : found_) lost_ += take_lost_packets(fd);
+  return lost_;
 }
 
 /// The kernel doubles the number that it is given.

@@ -29,6 +29,9 @@ class DriverSockets {
   /// A NIC writes into the memory of an AF_XDP socket itself, or may do so. REQUIRES: they are
   /// open.
   bool is_any_zero_copy() const;
+  /// Packets that the kernel has lost because the rings of packet sockets were full, also of those
+  /// that were open before. What is lost after the last call before end() is not counted.
+  uint64_t packets_lost();
 
   /// Lets packets of `bytes` wait in the interface's queue without filling half of a send buffer.
   /// net_af_packet waits in poll(), without a limit, for the next frame of its ring to become free.
@@ -41,6 +44,7 @@ class DriverSockets {
   int domain_ = 0;
   std::vector<int> before_;
   std::vector<int> found_;
+  uint64_t lost_ = 0;
 };
 
 }  // namespace lyre::io::dpdk

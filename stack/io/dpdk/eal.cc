@@ -1,6 +1,7 @@
 #include "stack/io/dpdk/eal.h"
 
 #include <pthread.h>
+#include <rte_config.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -23,6 +24,11 @@ namespace {
 
 constexpr uint32_t kHeapMiBBase = 96;
 constexpr uint32_t kHeapMiBWorker = 32;
+
+std::string& kept_error() {
+  static std::string kept;
+  return kept;
+}
 
 uint64_t read_number(const char* path) {
   std::FILE* file = std::fopen(path, "re");
@@ -60,6 +66,7 @@ Result<AllowedNics> allowed_nics(const EnvironmentOptions& options, bool has_hug
     if (const Status added = nics.add(device); !added.ok()) return added.error();
   }
   if (const Status fit = nics.check_addressing(); !fit.ok()) return fit.error();
+  if (const Status known = nics.check_drivers(RTE_EAL_PMD_PATH); !known.ok()) return known.error();
   if (nics.has_vmbus() && !has_hugepages) {
     return Error{ENOMEM,
                  "a NIC on the VMbus needs hugepages, and none is free: its host reads "
@@ -113,9 +120,12 @@ Result<EalFacts> start_eal(const EnvironmentOptions& options) {
   if (rc < 0) {
     return Error{reason, "DPDK does not start: " + said.cause(rte_strerror(reason))};
   }
+  kept_error() = said.first_error();
   if (!nics.value().empty()) await_removals();
   facts.uses_physical_addresses = rte_eal_iova_mode() == RTE_IOVA_PA;
   return facts;
 }
+
+const std::string& first_error_of_start() { return kept_error(); }
 
 }  // namespace lyre::io::dpdk

@@ -99,9 +99,18 @@ Status AllowedNics::check_addressing() const {
                            "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"};
 }
 
+/// netvsc would go on without its function, through the host.
+Status AllowedNics::check_drivers(const std::string& folder) const {
+  if (mana_.empty() || has_driver("net_mana", folder)) return Ok{};
+  return Error{ENOTSUP, mana_ + ": is a MANA function, and DPDK " + version_.text() +
+                            " has no driver of it here, allowed: lyred of Debian 13, or its image"};
+}
+
 Status AllowedNics::add_function(DeviceArgs args) {
-  const Status fit = prepare_nic(pci_nic_of(args.name(), sys_), version_, args);
+  const PciNic nic = pci_nic_of(args.name(), sys_);
+  const Status fit = prepare_nic(nic, version_, args);
   if (!fit.ok()) return fit;
+  if (mana_.empty() && is_mana(nic)) mana_ = args.name();
   // Two NICs of Azure can have one function: DPDK uses the first of two options for a device.
   const auto known = std::find_if(pci_.begin(), pci_.end(),
                                   [&](const auto& each) { return each.name() == args.name(); });
@@ -124,6 +133,7 @@ Status AllowedNics::add_netvsc(DeviceArgs args) {
                              ": driverctl -b vmbus set-override " + args.device_name() + " " +
                              kNetvscDriver};
   }
+  if (const Status fit = check_netvsc(args); !fit.ok()) return fit;
   const std::string mac(args.value_of("mac"));
   args.remove("mac");  // its driver refuses arguments that it does not know
   if (mac.empty()) {

@@ -77,10 +77,15 @@ void LogQuote::keep(LogPriority priority, std::string_view line) {
 
 std::string LogQuote::cause(std::string fallback) {
   has_failed_ = true;
+  std::string first = first_error();
+  return first.empty() ? fallback : first;
+}
+
+std::string LogQuote::first_error() const {
   const auto first = std::find_if(lines_.begin(), lines_.end(), [](const auto& line) {
     return line.first == LogPriority::kError;
   });
-  return first == lines_.end() ? fallback : std::string(without_origin(first->second));
+  return first == lines_.end() ? "" : std::string(without_origin(first->second));
 }
 
 std::string_view without_origin(std::string_view line) {

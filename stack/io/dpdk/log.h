@@ -30,6 +30,8 @@ class LogQuote {
 
   /// The operation failed. `fallback` is the cause where DPDK did not log one.
   std::string cause(std::string fallback);
+  /// The first error so far, as cause() has it; empty: none.
+  std::string first_error() const;
   void keep(LogPriority priority, std::string_view line);
 
  private:

@@ -2,11 +2,15 @@
 
 #include <rte_version.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
+#include <system_error>
 
 #include "stack/base/iommu_width.h"
+#include "stack/io/dpdk/ice_package.h"
 #include "stack/io/dpdk/kernel_interface.h"
 
 namespace lyre::io::dpdk {
@@ -21,6 +25,9 @@ constexpr uint16_t kGvnic = 0x0042;
 constexpr uint16_t kMicrosoft = 0x1414;
 constexpr uint16_t kMana = 0x00ba;
 constexpr uint16_t kMellanox = 0x15b3;
+constexpr uint16_t kChelsio = 0x1425;
+constexpr uint16_t kIntel = 0x8086;
+constexpr uint16_t kIavfByInterrupt[] = {0x1889, 0x37cd, 0x374d};  // 800 series, X722
 
 /// ENA's polling of admin commands, which uio_pci_generic needs as it forwards no interrupt, came
 /// with 24.03; the period is the one of DPDK's guide.
@@ -64,6 +71,44 @@ Status prepare_ena(const PciNic& nic, const DpdkVersion& version, DeviceArgs& ar
   return Ok{};
 }
 
+bool needs_interrupt(const PciNic& nic) {
+  return nic.vendor == kIntel &&
+         std::ranges::find(kIavfByInterrupt, nic.device) != std::end(kIavfByInterrupt);
+}
+
+/// The host answers through a mailbox, and iavf_execute_vf_cmd() waits for the interrupt's callback
+/// to read it. A virtual function has MSI-X alone, which uio_pci_generic does not forward; igb_uio
+/// and VFIO do. The driver names these two (RTE_PMD_REGISTER_KMOD_DEP), 22.11 to 26.07. Where the
+/// host does not grant VIRTCHNL_VF_OFFLOAD_WB_ON_ITR, iavf_dev_init() reads the mailbox by an alarm
+/// instead: Linux's i40e grants it on X722 only, so other functions of the 700 series do without.
+Status check_iavf(const PciNic& nic, const DeviceArgs& args) {
+  if (nic.kernel_driver != "uio_pci_generic") return Ok{};
+  return refused(args,
+                 "an Intel virtual function (iavf) gets no interrupt through uio_pci_generic, "
+                 "allowed: igb_uio or vfio-pci for the NIC");
+}
+
+/// In safe mode the driver works without the package, with one queue and without offloads.
+Status check_ice(const PciNic& nic, const DeviceArgs& args) {
+  if (!nic.lacks_firmware || args.has("safe-mode-support") || args.has("ddp_pkg_file")) return Ok{};
+  return refused(args,
+                 "an Intel NIC of the 800 series (ice) needs the file "
+                 "/lib/firmware/intel/ice/ddp/ice.pkg, which is missing, allowed: install the "
+                 "firmware package of the distribution (firmware-misc-nonfree, "
+                 "firmware-intel-misc or linux-firmware)");
+}
+
+/// cxgbe frees a packet that it has coalesced only when its place in the ring is used again, after
+/// packets that were sent later (tx_do_packet_coalesce(), reclaim_tx_desc()). Of a packet without
+/// TSO it disables the IPv4 header's checksum, and with IPv6 also TCP's (F_TXPKT_IPCSUM_DIS,
+/// hwcsum()). 22.11 to 26.07.
+Status refuse_chelsio(const DeviceArgs& args) {
+  return refused(args,
+                 "DPDK's driver of Chelsio NICs (cxgbe) sends wrong checksums and keeps packets "
+                 "that were sent, allowed: another NIC, or AF_XDP on the kernel's interface of "
+                 "this one");
+}
+
 Status check_gvnic(const DpdkVersion& version, const DeviceArgs& args) {
   const bool is_mended =
       version >= kGveMended && (version < kGveUnmended || version >= kGveMendedAgain);
@@ -82,17 +127,26 @@ Status check_bifurcated(const PciNic& nic, const char* wanted, const DeviceArgs&
                            ", allowed: lyre nic unbind " + args.name());
 }
 
-/// From 8 queues on, mlx5 copies small packets into their descriptors and frees them at once,
-/// before packets that it took earlier. Sent packets are known by the order in which they are
-/// freed: no packet is copied (txq_set_params()). txq_inline is an older name of the argument, and
-/// txq_inline_min goes before it.
-Status prepare_mlx5(DeviceArgs& args) {
-  constexpr const char* kCopiedBytesMax = "txq_inline_max";
-  for (const char* option : {"txq_inline", "txq_inline_min", kCopiedBytesMax}) {
+/// Refuses each of `options` that has another value than 0.
+Status refuse_given(const DeviceArgs& args, std::initializer_list<const char*> options) {
+  for (const char* option : options) {
     if (!args.has(option) || args.value_of(option) == "0") continue;
     return refused(args, std::string(option) + " is '" + std::string(args.value_of(option)) +
                              "', allowed: 0, or leave it out");
   }
+  return Ok{};
+}
+
+/// From 8 queues on, mlx5 copies small packets into their descriptors and frees them at once,
+/// before packets that it took earlier. Sent packets are known by the order in which they are
+/// freed: no packet is copied (txq_set_params()). txq_inline is an older name of the argument, and
+/// txq_inline_min goes before it. With mprq_en packets are received into memory of the driver's own
+/// (mprq_buf_to_pkt()), which is not lent to clients.
+Status prepare_mlx5(DeviceArgs& args) {
+  constexpr const char* kCopiedBytesMax = "txq_inline_max";
+  const Status fit =
+      refuse_given(args, {"txq_inline", "txq_inline_min", kCopiedBytesMax, "mprq_en"});
+  if (!fit) return fit;
   args.set_default(kCopiedBytesMax, "0");
   return Ok{};
 }
@@ -112,12 +166,15 @@ Status check_mana(const PciNic& nic, const DeviceArgs& args) {
 
 }  // namespace
 
-PciNic pci_nic_of(const std::string& address, const std::string& sys) {
+PciNic pci_nic_of(const std::string& address, const std::string& sys, const std::string& firmware) {
   const std::string folder = sys + "/bus/pci/devices/" + address;
-  return {.vendor = read_hex(folder + "/vendor"),
-          .device = read_hex(folder + "/device"),
-          .kernel_driver = kernel_driver_of(folder),
-          .is_behind_iommu = is_behind_iommu(folder)};
+  PciNic nic{.vendor = read_hex(folder + "/vendor"),
+             .device = read_hex(folder + "/device"),
+             .kernel_driver = kernel_driver_of(folder),
+             .is_behind_iommu = is_behind_iommu(folder)};
+  nic.lacks_firmware =
+      nic.vendor == kIntel && is_ice(nic.device) && !has_ice_package(firmware, sys);
+  return nic;
 }
 
 bool is_mana(const PciNic& nic) { return nic.vendor == kMicrosoft && nic.device == kMana; }
@@ -150,18 +207,37 @@ DpdkVersion dpdk_version() {
   return {rte_version_year(), rte_version_month(), rte_version_minor()};
 }
 
+bool has_driver(const std::string& driver, const std::string& folder) {
+  bool has_any = false;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string file = entry.path().filename();
+    if (file.starts_with("librte_" + driver + ".so")) return true;
+    has_any = has_any || file.starts_with("librte_net_");
+  }
+  return !has_any;
+}
+
 Status prepare_nic(const PciNic& nic, const DpdkVersion& version, DeviceArgs& args) {
   if (nic.vendor == kAmazon && (nic.device == kEna || nic.device == kEnaReserved)) {
     return prepare_ena(nic, version, args);
   }
   if (nic.vendor == kGoogle && nic.device == kGvnic) return check_gvnic(version, args);
+  if (needs_interrupt(nic)) return check_iavf(nic, args);
+  if (nic.vendor == kIntel) return check_ice(nic, args);
+  if (nic.vendor == kChelsio) return refuse_chelsio(args);
   if (is_mana(nic)) return check_mana(nic, args);
   if (nic.vendor == kMellanox) return prepare_mellanox(nic, args);
   return Ok{};
 }
 
+/// With this argument packets stay in the buffer of the VMbus (hn_rxpkt()), which is not lent to
+/// clients.
+Status check_netvsc(const DeviceArgs& args) { return refuse_given(args, {"rx_extmbuf_enable"}); }
+
 Status check_nic(const std::string& device, const DpdkVersion& version, const std::string& sys) {
   DeviceArgs args = DeviceArgs::parse(device);
+  if (args.is_vmbus()) return check_netvsc(args);
   if (!args.is_pci()) return Ok{};
   return prepare_nic(pci_nic_of(args.device_name(), sys), version, args);
 }

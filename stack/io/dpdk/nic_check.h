@@ -16,9 +16,11 @@ struct PciNic {
   std::string kernel_driver;  ///< empty: bound to none
   /// A group that VFIO made for a NIC in no-IOMMU mode does not count.
   bool is_behind_iommu = false;
+  bool lacks_firmware = false;  ///< DPDK's driver loads a file into it, and there is none
 };
-/// `sys`: where the kernel's files are.
-PciNic pci_nic_of(const std::string& address, const std::string& sys = "/sys");
+/// `sys` and `firmware`: where the kernel's files are, and those that drivers load.
+PciNic pci_nic_of(const std::string& address, const std::string& sys = "/sys",
+                  const std::string& firmware = "/lib/firmware");
 /// Azure's NIC. One PCI function of it has a port for each of the machine's NICs.
 bool is_mana(const PciNic& nic);
 
@@ -45,13 +47,20 @@ struct DpdkVersion {
 /// Of the library that runs.
 DpdkVersion dpdk_version();
 
+/// Whether DPDK has this driver ("net_mana") among its libraries in `folder`. Without a library
+/// there drivers are part of this program, and it is not known which: true.
+bool has_driver(const std::string& driver, const std::string& folder);
+
 /// Adds the device arguments that the NIC's driver needs, unless they are given.
 /// Fails: this version of DPDK, or DPDK at all, cannot drive the NIC as it is bound; one line that
 /// names what can.
 Status prepare_nic(const PciNic& nic, const DpdkVersion& version, DeviceArgs& args);
 
-/// Whether prepare_nic() would refuse `device` as the kernel shows it now. A device that is no NIC
-/// on the PCI bus, or is not there, is not refused.
+/// Fails: a device argument of a NIC on the VMbus that cannot be used; one line that says what can.
+Status check_netvsc(const DeviceArgs& args);
+
+/// Whether prepare_nic() or check_netvsc() would refuse `device` as the kernel shows it now. A
+/// virtual device, and one that is not there, is not refused.
 Status check_nic(const std::string& device, const DpdkVersion& version,
                  const std::string& sys = "/sys");
 

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <string>
 
+#include "stack/io/dpdk/eal.h"
 #include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/log.h"
 #include "stack/io/dpdk/nic_check.h"
@@ -28,16 +29,26 @@ Status probe_nic(DeviceArgs& args) {
                         said.cause("it must be bound to vfio-pci or uio_pci_generic")};
 }
 
-/// DPDK opens NICs of the VMbus at its start only.
-Status find_netvsc(const DeviceArgs& args) {
+Status find_netvsc(const DeviceArgs& args, Opening opening) {
   if (find_port(args)) return Ok{};
-  return Error{ENOTSUP, args.name() +
-                            ": DPDK opens a NIC of the VMbus only when it starts, and has not "
-                            "opened this one: restart the daemon"};
+  return netvsc_missing(args.name(), opening, first_error_of_start());
 }
 
 }  // namespace
 
-Status open_nic(DeviceArgs& args) { return args.is_vmbus() ? find_netvsc(args) : probe_nic(args); }
+Status open_nic(DeviceArgs& args, Opening opening) {
+  return args.is_vmbus() ? find_netvsc(args, opening) : probe_nic(args);
+}
+
+/// The drivers of that bus log the cause, and the start of DPDK succeeds without the NIC.
+Error netvsc_missing(const std::string& name, Opening opening, const std::string& first_error) {
+  if (opening == Opening::kAgain) {
+    return Error{ENOTSUP, name +
+                              ": DPDK opens a NIC of the VMbus only when it starts, and this "
+                              "one was closed: restart the daemon"};
+  }
+  return Error{EIO, name + ": DPDK could not open it" +
+                        (first_error.empty() ? "" : ", and said first: " + first_error)};
+}
 
 }  // namespace lyre::io::dpdk

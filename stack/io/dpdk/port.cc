@@ -1,6 +1,5 @@
 #include "stack/io/dpdk/port.h"
 
-#include <rte_alarm.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
@@ -10,10 +9,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 
+#include "stack/io/dpdk/interrupt_thread.h"
 #include "stack/io/dpdk/ipv6_offloads.h"
 #include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/log.h"
@@ -21,6 +20,7 @@
 #include "stack/io/dpdk/memif_wait.h"
 #include "stack/io/dpdk/nic_check.h"
 #include "stack/io/dpdk/nic_open.h"
+#include "stack/io/dpdk/packet_sockets.h"
 #include "stack/io/dpdk/port_errors.h"
 #include "stack/io/dpdk/port_search.h"
 #include "stack/io/dpdk/rss_query.h"
@@ -32,8 +32,10 @@ namespace {
 /// and nobody is told when: 10 to 40 ms later on a busy machine. It cannot be opened before that.
 constexpr useconds_t kXdpReleaseUs = 200'000;
 
-Error dpdk_error(const std::string& what, int rc) {
-  return Error{std::abs(rc), what + ": " + rte_strerror(std::abs(rc))};
+/// `said`: during the call. A driver may return -1 for anything, and log the cause.
+Error dpdk_error(const std::string& what, int rc, LogQuote* said = nullptr) {
+  const std::string text = rte_strerror(std::abs(rc));
+  return Error{std::abs(rc), what + ": " + (said == nullptr ? text : said->cause(text))};
 }
 
 /// The driver makes the kernel interface under the port.
@@ -72,21 +74,6 @@ int start_memif_client(uint16_t port_id, uint64_t& connection) {
     if (std::find(before.begin(), before.end(), open) == before.end()) connection = open;
   }
   return rc;
-}
-
-/// Waits until DPDK's interrupt thread has finished its current callback, with a timeout. When a
-/// memif peer leaves, that thread frees the connection; a port that is closed meanwhile frees it
-/// twice.
-void let_interrupt_thread_finish() {
-  constexpr int kTriesMax = 1000;
-  constexpr useconds_t kTryUs = 100;
-  std::atomic<bool> is_done{false};
-  const auto note = [](void* flag) {
-    static_cast<std::atomic<bool>*>(flag)->store(true);  // release: pairs with the load below
-  };
-  if (rte_eal_alarm_set(1, note, &is_done) != 0) return;
-  for (int i = 0; i < kTriesMax && !is_done.load(); ++i) usleep(kTryUs);
-  rte_eal_alarm_cancel(note, &is_done);
 }
 
 DmaMap::Reach reach_of(const DriverQuirks& quirks, const std::string& kernel_driver) {
@@ -147,6 +134,7 @@ void EthernetPort::close_device() {
   unbuffered_.restart();
   events_.ignore();
   let_interrupt_thread_finish();
+  memif_listener_.end();
   rte_eth_dev_stop(port_id_);
   was_zero_copy_ = sockets_.is_any_zero_copy();
   // Before the port closes, because some drivers release the device there.
@@ -164,7 +152,9 @@ void EthernetPort::close_device() {
 Status EthernetPort::attach() {
   quirks_ = &quirks_of(args_.driver());
   sockets_.begin(quirks_->wait);
-  if (Status done = args_.is_nic() ? open_nic(args_) : attach_virtual(); !done) return done;
+  const Opening opening = device_ == nullptr ? Opening::kFirst : Opening::kAgain;
+  Status made = args_.is_nic() ? open_nic(args_, opening) : attach_virtual();
+  if (!made) return made;
   const auto found = find_port(args_);
   if (!found) return Error{ENODEV, args_.name() + ": DPDK has no such port"};
   port_id_ = *found;
@@ -173,11 +163,13 @@ Status EthernetPort::attach() {
     return dpdk_error(args_.name() + ": its properties cannot be read", rc);
   }
   is_attached_ = true;
+  memif_listener_.begin(args_);
   device_ = device.device;
   kernel_driver_ = kernel_driver_of(args_.kernel_folder());
   interface_index_ = interface_index(std::string(args_.value_of("iface")));
   info_.driver = device.driver_name;
   quirks_ = &quirks_of(info_.driver);
+  if (quirks_->loses_rx_ring) watched_pools_.make(memories_);
   if (quirks_->segment_bytes_max < UINT16_MAX) {
     for (Memory* memory : memories_) memory->limit_segments(quirks_->segment_bytes_max);
   }
@@ -201,11 +193,11 @@ Status EthernetPort::attach_virtual() {
     return Error{ENODEV,
                  args_.name() + ": there is no interface " + std::string(args_.value_of("iface"))};
   }
+  if (Status done = check_fanout_group(args_); !done) return done;
   LogQuote said;
   const int rc = rte_dev_probe(prepared.text().c_str());
   if (rc == 0) return Ok{};
-  return Error{std::abs(rc),
-               args_.name() + ": cannot be made: " + said.cause(rte_strerror(std::abs(rc)))};
+  return dpdk_error(args_.name() + ": cannot be made", rc, &said);
 }
 
 /// The driver's own program takes every packet of the interface from the kernel.
@@ -252,8 +244,7 @@ Status EthernetPort::check_interface() {
 }
 
 Status EthernetPort::start() {
-  // Whether a NIC's driver has receive interrupts is known only when it starts with them.
-  const bool wants_interrupts = !quirks_->is_virtual || quirks_->wait == WaitKind::kQueueInterrupt;
+  const bool wants_interrupts = tries_interrupts(*quirks_);
   Status started = start_with(wants_interrupts);
   if (!started && wants_interrupts && !quirks_->is_virtual) started = start_with(false);
   sockets_.find();
@@ -268,7 +259,7 @@ Status EthernetPort::start() {
 
 Status EthernetPort::start_with(bool has_interrupts) {
   auto configured = configure_port(port_id_, options_, *quirks_, has_interrupts, memories_,
-                                   xdp_pools_.mempools());
+                                   watched_pools_.mempools());
   if (!configured) return configured.error();
   setup_ = *configured;
   setup_.capabilities.is_beside_kernel = !xdp_program_.path().empty();
@@ -286,6 +277,7 @@ void EthernetPort::describe_port() {
   info_.queue_count = static_cast<uint32_t>(memories_.size());
   info_.does_dma = !quirks_->is_virtual;
   info_.has_rss = setup_.rss_hashes != 0;
+  info_.frees_twice_when_closed = setup_.is_faulty;
   learn_spread();
   info_.capabilities = setup_.capabilities;
   info_.pci_path = pci_path_of(args_);
@@ -300,32 +292,29 @@ void EthernetPort::learn_spread() {
 
 bool EthernetPort::is_link_up() const {
   if (events_.state() != PortState::kRunning) return false;
-  const bool is_known = quirks_->is_up_while_started && is_nic_up_.load(std::memory_order_relaxed);
-  if (is_attached_ && !quirks_->is_virtual && !is_known) {
-    is_nic_up_.store(is_nic_link_up(port_id_, setup_), std::memory_order_relaxed);
-  }
+  if (is_attached_ && !quirks_->is_virtual) link_.update(port_id_, *quirks_, setup_);
   return queues_[0]->is_link_up();
 }
 
 PortSpeed EthernetPort::speed() const {
   PortSpeed speed{.flow_mbps = quirks_->flow_mbps};
-  rte_eth_link link = {};
   // Virtual devices report a made-up speed.
-  if (is_attached_ && !quirks_->is_virtual && rte_eth_link_get_nowait(port_id_, &link) == 0 &&
-      link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN) {
-    speed.port_mbps = link.link_speed;
+  if (is_attached_ && !quirks_->is_virtual) {
+    speed.port_mbps = link_.speed_mbps(port_id_, *quirks_);
   }
   return speed;
 }
 
 QueueSetup EthernetPort::queue_setup(uint16_t queue) const {
+  const bool is_packet_port = quirks_->wait == WaitKind::kPacketSocket;
   return {.port_id = port_id_,
           .queue_id = queue,
           .index = options_.index,
           .capabilities = info_.capabilities,
           .quirks = quirks_,
-          .is_nic_up = quirks_->is_virtual ? nullptr : &is_nic_up_,
+          .is_nic_up = quirks_->is_virtual ? nullptr : link_.shown(),
           .limits = setup_.limits,
+          .tx_descriptors = setup_.tx_descriptors,
           .super_packet_slots = setup_.super_packet_slots,
           .is_rx_trusted = options_.is_trusted,
           .is_tx_trusted = options_.is_trusted && args_.driver() == "net_memif",
@@ -334,7 +323,8 @@ QueueSetup EthernetPort::queue_setup(uint16_t queue) const {
           .has_ipv6_tcp_checksum = setup_.has_ipv6_tcp_checksum,
           .interface = std::string(args_.value_of("iface")),
           .spread = spread_,
-          .xdp_pool = xdp_pools_.of_queue(queue),
+          .watched_pool = watched_pools_.of_queue(queue),
+          .packet_socket = is_packet_port ? sockets_.of_queue(queue) : -1,
           .is_faulty = setup_.is_faulty};
 }
 
@@ -391,17 +381,21 @@ uint64_t EthernetPort::rx_missed() {
     // Virtual devices count each failed attempt to get a buffer; the frame stays in their ring.
     if (!quirks_->is_virtual) unbuffered_.note(stats.rx_nombuf);
   }
-  return missed_.total() + unbuffered_.total();
+  return missed_.total() + unbuffered_.total() + sockets_.packets_lost();
 }
 
 void EthernetPort::look(Nanos now) {
   retry_.look(now);
+  link_.look(now);
   if (quirks_->has_timers && is_running_) rte_timer_manage();
   if (quirks_->counts_faults && is_running_ && extended_stats_.has_new_faults()) {
     events_.on_event(RTE_ETH_EVENT_INTR_RESET);
   }
   if (is_attached_ && is_taken_away()) events_.on_away();
   if (is_stuck(now)) events_.on_stuck();
+  if (!quirks_->is_over_function || !is_running_) return;
+  function_watch_.look(args_, port_id_, now);
+  info_.warning = function_watch_.warning();
 }
 
 void EthernetPort::on_link_up() {
@@ -472,8 +466,11 @@ Status EthernetPort::restart() {
   // DPDK opens a NIC of the VMbus only when it starts: one that is there is not closed.
   const bool stays_open = state == PortState::kRunning || state == PortState::kRecovering ||
                           (args_.is_vmbus() && state != PortState::kAway);
-  Status done = Ok{};
-  if (state != PortState::kResetting || !reset()) {
+  const bool is_reset = state == PortState::kResetting;
+  Status done = is_reset ? reset() : Status(Ok{});
+  if (!done && quirks_->frees_by_reset_only && !retry_.is_slowest()) {
+    retry_.note_failure();
+  } else if (!is_reset || !done) {
     done = stays_open ? stop_and_start() : reopen();
   }
   is_ready_ = done.ok();
@@ -496,14 +493,17 @@ Status EthernetPort::stop_and_start() {
   return Ok{};
 }
 
-/// What the device asks for after this reset is another one.
+/// What the device asks for after this reset is another one. After a failure the port is still to
+/// be reset, unless it is closed.
 Status EthernetPort::reset() {
+  LogQuote said;
   if (const int rc = rte_eth_dev_reset(port_id_); rc != 0) {
-    return dpdk_error(args_.name() + ": cannot be reset", rc);
+    return dpdk_error(args_.name() + ": cannot be reset", rc, &said);
   }
   events_.on_restarted();
   Status done = start_after_reset();
   if (!done) events_.on_event(RTE_ETH_EVENT_INTR_RESET);
+  if (done) retry_.note_success();
   return done;
 }
 
@@ -540,7 +540,7 @@ Status EthernetPort::close_and_open() {
   const IoCapabilities before = info_.capabilities;
   close();
   if (!is_there()) return Error{ENODEV, args_.name() + ": is not there"};
-  if (!xdp_pools_.has_room(quirks_->descriptors)) {
+  if (!watched_pools_.has_room(quirks_->descriptors)) {
     retry_.note_failure();
     return lacks_slots(args_.name());
   }
@@ -560,7 +560,7 @@ void EthernetPort::close() {
   const bool had_xdp_socket = is_attached_ && quirks_->wait == WaitKind::kXdpSocket;
   close_device();
   if (had_xdp_socket) usleep(kXdpReleaseUs);
-  xdp_pools_.take_back(interface_index_, was_zero_copy_);
+  watched_pools_.take_back(interface_index_, was_zero_copy_);
   keep_mac(args_, info_.capabilities.mac);
   is_reopened_ = true;
   for (const auto& queue : queues_) queue->on_closed();
@@ -580,6 +580,7 @@ void EthernetPort::resume() {
     watches_[i].forget();
   }
   is_reopened_ = false;
+  link_.forget();
   is_running_ = is_started_;
   // Some drivers lose their multicast filters when they stop. What fails here was told at the
   // start.

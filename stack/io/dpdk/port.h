@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,15 +10,18 @@
 #include "stack/io/dpdk/driver_sockets.h"
 #include "stack/io/dpdk/environment.h"
 #include "stack/io/dpdk/extended_stats.h"
+#include "stack/io/dpdk/function_watch.h"
 #include "stack/io/dpdk/interface_groups.h"
+#include "stack/io/dpdk/memif_listener.h"
 #include "stack/io/dpdk/memory.h"
+#include "stack/io/dpdk/nic_link.h"
 #include "stack/io/dpdk/port_setup.h"
 #include "stack/io/dpdk/queue.h"
 #include "stack/io/dpdk/retry_clock.h"
 #include "stack/io/dpdk/rising_counter.h"
 #include "stack/io/dpdk/rx_wait.h"
 #include "stack/io/dpdk/tx_watch.h"
-#include "stack/io/dpdk/xdp_pool.h"
+#include "stack/io/dpdk/watched_pool.h"
 #include "stack/io/dpdk/xdp_program.h"
 
 struct rte_device;
@@ -41,7 +43,9 @@ class EthernetPort final : public Port {
   void look(Nanos now) override;
   PortSpeed speed() const override;
   uint64_t rx_missed() override;
-  std::vector<DeviceCounter> device_counters() const override { return extended_stats_.read(); }
+  std::vector<DeviceCounter> device_counters() const override {
+    return function_watch_.with_path(extended_stats_.read());
+  }
   bool needs_restart() const override;
   Status join(std::span<const MacAddress> groups) override;
   void suspend() override;
@@ -56,8 +60,7 @@ class EthernetPort final : public Port {
         args_(DeviceArgs::parse(options.device)),
         is_memif_client_(args_.driver() == "net_memif" && args_.value_of("role") != "server"),
         dma_map_(dma_map),
-        memories_(memories.begin(), memories.end()),
-        xdp_pools_(args_.driver() == "net_af_xdp" ? memories : std::span<Memory* const>()) {}
+        memories_(memories.begin(), memories.end()) {}
   Status open_device();
   void close_device();
   Status attach();
@@ -92,6 +95,7 @@ class EthernetPort final : public Port {
   static constexpr uint64_t kNoConnection = 0;  ///< inodes begin at 1
   uint64_t connection_ = kNoConnection;         ///< a memif client's: see needs_restart()
   DriverSockets sockets_;
+  MemifListener memif_listener_;
   uint64_t send_buffer_bytes_ = 0;  ///< of a packet socket for its whole ring
   uint16_t port_id_ = 0;
   rte_device* device_ = nullptr;
@@ -101,10 +105,10 @@ class EthernetPort final : public Port {
   bool is_started_ = false;  ///< false: a memif client without a server
   bool is_dma_attached_ = false;
   bool has_interrupts_ = false;
-  mutable std::atomic<bool> is_nic_up_{false};  ///< what is_link_up() has read
-  bool is_running_ = false;                     ///< workers use the queues
-  bool is_ready_ = false;                       ///< restarted, and resume() is due
-  bool is_reopened_ = false;                    ///< since suspend()
+  mutable NicLink link_;      ///< is_link_up() asks for it
+  bool is_running_ = false;   ///< workers use the queues
+  bool is_ready_ = false;     ///< restarted, and resume() is due
+  bool is_reopened_ = false;  ///< since suspend()
   bool waits_for_memory_ = false;
   RisingCounter missed_;
   RisingCounter unbuffered_;
@@ -112,10 +116,11 @@ class EthernetPort final : public Port {
   PortSetup setup_;
   DeviceEvents events_;
   ExtendedStats extended_stats_;
+  FunctionWatch function_watch_;
   PortInfo info_;  ///< drivers may point to its rss_key: restore_rss()
   RssSpread spread_;
   const std::vector<Memory*> memories_;
-  XdpPools xdp_pools_;
+  WatchedPools watched_pools_;
   bool was_zero_copy_ = false;  ///< the AF_XDP device that was closed last
   std::vector<std::unique_ptr<Queue>> queues_;
   std::vector<TxWatch> watches_;  ///< one for each queue

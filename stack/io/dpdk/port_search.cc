@@ -43,4 +43,20 @@ std::optional<uint16_t> find_port(const DeviceArgs& args) {
   return std::nullopt;
 }
 
+std::optional<uint16_t> find_function(uint16_t netvsc_port) {
+  const std::string mac = mac_of(netvsc_port);
+  if (mac.empty()) return std::nullopt;
+  for (uint16_t port_id = 0; port_id < RTE_MAX_ETHPORTS; ++port_id) {
+    const bool is_other = port_id != netvsc_port && rte_eth_dev_is_valid_port(port_id) != 0;
+    if (is_other && mac_of(port_id) == mac) return port_id;
+  }
+  return std::nullopt;
+}
+
+/// While a port is stopped, ethdev has functions in place of its driver's that are the same for all
+/// ports (eth_dev_fp_ops_reset()). It makes no port of the last number before all others are taken.
+bool is_started(uint16_t port_id) {
+  return rte_eth_fp_ops[port_id].rx_pkt_burst != rte_eth_fp_ops[RTE_MAX_ETHPORTS - 1].rx_pkt_burst;
+}
+
 }  // namespace lyre::io::dpdk

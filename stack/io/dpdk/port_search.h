@@ -16,4 +16,10 @@ bool belongs_to(const DeviceArgs& args, std::string_view device_name, std::strin
 /// device, whose names are not that of the device.
 std::optional<uint16_t> find_port(const DeviceArgs& args);
 
+/// The port of the PCI function that a NIC of the VMbus sends through: it has the same MAC address.
+std::optional<uint16_t> find_function(uint16_t netvsc_port);
+
+/// Whether a port that another driver may own was started, and not stopped since.
+bool is_started(uint16_t port_id);
+
 }  // namespace lyre::io::dpdk

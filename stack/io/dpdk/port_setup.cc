@@ -16,6 +16,7 @@
 
 #include "stack/io/dpdk/device_args.h"
 #include "stack/io/dpdk/kernel_interface.h"
+#include "stack/io/dpdk/port_search.h"
 #include "stack/io/packet_io.h"
 
 namespace lyre::io::dpdk {
@@ -83,8 +84,9 @@ class Configuration {
                                " queue pairs, and one for each of " +
                                std::to_string(memories_.size()) + " workers is needed"};
     }
-    if (quirks_.needs_power_of_two_queues && !std::has_single_bit(memories_.size())) {
-      return Error{EINVAL, options_.device + ": " + std::string(quirks_.driver) +
+    const DriverQuirks& limiting = queue_quirks();
+    if (limiting.needs_power_of_two_queues && !std::has_single_bit(memories_.size())) {
+      return Error{EINVAL, options_.device + ": " + std::string(limiting.driver) +
                                " takes 1, 2, 4, 8 or so many workers, and there are " +
                                std::to_string(memories_.size())};
     }
@@ -93,6 +95,15 @@ class Configuration {
                                " is more than the device allows: " + std::to_string(mtu_max())};
     }
     return Ok{};
+  }
+
+  /// Of the driver that limits the number of queues.
+  const DriverQuirks& queue_quirks() const {
+    if (!quirks_.is_over_function) return quirks_;
+    const auto function = find_function(port_id_);
+    rte_eth_dev_info device = {};
+    if (!function || rte_eth_dev_info_get(*function, &device) != 0) return quirks_;
+    return quirks_of(device.driver_name);
   }
 
   Status check_super_packets() const {
@@ -189,6 +200,7 @@ class Configuration {
         first_given(options_.tx_descriptors, known_tx_descriptors(), quirks_.descriptors);
     rc = rte_eth_dev_adjust_nb_rx_tx_desc(port_id_, &rx_descriptors_, &tx_descriptors_);
     if (rc != 0) return step_failed(options_, "refuses every number of descriptors", rc);
+    setup_.tx_descriptors = tx_descriptors_;
     return Ok{};
   }
 
@@ -218,6 +230,12 @@ class Configuration {
     const uint32_t taken = interface.empty() ? kEthernetMtu : interface_mtu(interface);
     if (options_.mtu_bytes <= taken) return Ok{};
     const int rc = rte_eth_dev_set_mtu(port_id_, static_cast<uint16_t>(options_.mtu_bytes));
+    if (rc == -ENOTSUP && !quirks_.tells_mtu_from.empty()) {
+      return Error{ENOTSUP, options_.device + ": MTU " + std::to_string(options_.mtu_bytes) +
+                                " cannot be told to the host before DPDK " +
+                                std::string(quirks_.tells_mtu_from) +
+                                ", allowed: " + std::to_string(kEthernetMtu)};
+    }
     if (rc == 0 || rc == -ENOTSUP) return Ok{};
     return step_failed(options_, "does not take MTU " + std::to_string(options_.mtu_bytes), rc);
   }
@@ -225,6 +243,9 @@ class Configuration {
   Status setup_queue(uint16_t queue) {
     rte_eth_rxconf rx = device_.default_rxconf;
     rx.offloads = config_.rxmode.offloads;
+    // Otherwise a full ring of some NICs stops reception into all of them (SRRCTL.DROP_EN of ixgbe,
+    // igb and igc). One ring alone is left to the driver: em refuses it (eth_em_rx_queue_setup()).
+    if (memories_.size() > 1) rx.rx_drop_en = 1;
     if (quirks_.refills_from_places != 0) {
       rx.rx_free_thresh = static_cast<uint16_t>(quirks_.refills_from_places);
     }
@@ -314,12 +335,6 @@ Result<PortSetup> configure_port(uint16_t port_id, const PortOptions& options,
                                  std::span<Memory* const> memories,
                                  std::span<rte_mempool* const> rx_pools) {
   return Configuration(port_id, options, quirks, has_interrupts, memories, rx_pools).run();
-}
-
-bool is_nic_link_up(uint16_t port_id, const PortSetup& setup) {
-  if (!setup.has_link_state) return true;
-  rte_eth_link link = {};
-  return rte_eth_link_get_nowait(port_id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
 
 }  // namespace lyre::io::dpdk

@@ -16,6 +16,7 @@ namespace lyre::io::dpdk {
 struct PortSetup {
   IoCapabilities capabilities;
   TransmitLimits limits{1, 1};
+  uint32_t tx_descriptors = 0;      ///< of a transmit ring
   uint32_t super_packet_slots = 0;  ///< that a received super-packet fills at most; 0: none comes
   bool has_ip_checksum = false;
   bool has_tcp_checksum = false;       ///< over IPv4
@@ -33,9 +34,5 @@ Result<PortSetup> configure_port(uint16_t port_id, const PortOptions& options,
                                  const DriverQuirks& quirks, bool has_interrupts,
                                  std::span<Memory* const> memories,
                                  std::span<rte_mempool* const> rx_pools = {});
-
-/// Whether the link of a NIC is up; true, too, where its driver cannot tell.
-/// Thread: the control thread.
-bool is_nic_link_up(uint16_t port_id, const PortSetup& setup);
 
 }  // namespace lyre::io::dpdk

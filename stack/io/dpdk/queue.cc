@@ -11,7 +11,7 @@
 #include "stack/io/complete_checksums.h"
 #include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/mbuf_layout.h"
-#include "stack/io/dpdk/xdp_pool.h"
+#include "stack/io/dpdk/watched_pool.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -81,7 +81,18 @@ size_t packets_that_fit(const Memory& memory, const QueueSetup& setup) {
   return memory.rx_slots_free() / setup.super_packet_slots;
 }
 
+/// Of a driver that may be offered only what fits its ring; 0: every other one.
+uint32_t limiting_ring(const QueueSetup& setup) {
+  return setup.quirks->drops_when_full ? setup.tx_descriptors : 0;
+}
+
 }  // namespace
+
+Queue::Queue(const QueueSetup& setup, Memory& memory)
+    : setup_(setup), memory_(memory), left_(setup.packet_socket) {
+  offer_.set_ring(limiting_ring(setup_));
+  memory_.add_queue(*this);
+}
 
 size_t Queue::rx_burst(std::span<PacketBuf*> out) {
   if (!is_running_) return 0;
@@ -110,7 +121,7 @@ uint16_t Queue::receive_from_driver(std::span<rte_mbuf*> out) {
     return rte_eth_rx_burst(setup_.port_id, setup_.queue_id, out.data(), limit);
   };
   const uint16_t got = setup_.quirks->frees_while_polled ? driver_call(calls_, receive) : receive();
-  if (setup_.xdp_pool != nullptr) setup_.xdp_pool->on_received(out.first(got));
+  if (setup_.watched_pool != nullptr) setup_.watched_pool->on_received(out.first(got));
   return got;
 }
 
@@ -150,8 +161,15 @@ void Queue::disarm(Woken woken) {
   }
 }
 
+/// The bytes of an external buffer are outside of the receive pool, which clients read packets in.
+/// Device arguments that ask for such buffers are refused: see prepare_nic().
 bool Queue::receive_one(rte_mbuf* mbuf) {
   PacketBuf& packet = *packet_of(mbuf);
+  if (RTE_MBUF_HAS_EXTBUF(mbuf)) [[unlikely]] {
+    rte_pktmbuf_free(mbuf);
+    ++counters_.rx_missed;
+    return false;
+  }
   if (mbuf->nb_segs == 1 || linearise_received(mbuf)) {
     describe(packet, *mbuf);
   } else if (setup_.super_packet_slots > 0) {
@@ -192,6 +210,10 @@ bool Queue::linearise_received(rte_mbuf* mbuf) {
 
 size_t Queue::tx_burst(std::span<PacketBuf* const> in) {
   if (!is_running_) return drop(in);
+  if (in.empty() && left_.is_any()) [[unlikely]] {
+    // Without a carrier the kernel refuses them each time.
+    is_link_up() ? left_.send() : left_.forget();
+  }
   flush_pending();
   size_t taken = 0;
   bool has_asked = false;
@@ -256,9 +278,20 @@ void Queue::drop_unsendable() {
 
 void Queue::flush_pending() {
   if (pending_count_ == 0) return;
+  size_t offered = pending_count_;
+  if (offer_.is_limited()) {
+    const std::span<rte_mbuf* const> pending(pending_.data(), pending_count_);
+    offered = offer_.fitting(pending, marks_);
+    if (offered < pending_count_) {
+      ask_to_free();
+      note_freed();
+      offered = offer_.fitting(pending, marks_);
+    }
+    if (offered == 0) return;
+  }
   uint64_t bytes[kBurstMax];  // read before the burst: a sent packet must not be accessed
-  for (size_t i = 0; i < pending_count_; ++i) bytes[i] = pending_[i]->pkt_len;
-  const uint16_t sent = burst_pending();
+  for (size_t i = 0; i < offered; ++i) bytes[i] = pending_[i]->pkt_len;
+  const uint16_t sent = burst_pending(static_cast<uint16_t>(offered));
   for (uint16_t i = 0; i < sent; ++i) counters_.tx_bytes += bytes[i];
   counters_.tx_packets += sent;
   std::copy(pending_.begin() + sent, pending_.begin() + pending_count_, pending_.begin());
@@ -266,24 +299,25 @@ void Queue::flush_pending() {
   note_freed();
 }
 
-/// Offers the driver what is pending. The last packet is marked where it was sent: when the driver
-/// has freed it, and those before it, it has freed all that were taken until now.
-uint16_t Queue::burst_pending() {
+/// Offers the driver the first `count` of what is pending. The last packet is marked where it was
+/// sent: when the driver has freed it, and those before it, it has freed all that were taken until
+/// now, unless some stay pending.
+uint16_t Queue::burst_pending(uint16_t count) {
   const bool marks_all = setup_.quirks->frees_in_any_order && !setup_.is_faulty;
-  const auto count = static_cast<uint16_t>(pending_count_);
   const auto send = [&] {
     return rte_eth_tx_burst(setup_.port_id, setup_.queue_id, pending_.data(), count);
   };
   if (setup_.quirks->is_virtual) {
-    return setup_.quirks->frees_while_polled ? driver_call(calls_, send) : send();
+    return setup_.quirks->frees_while_polled ? driver_call(calls_, send) : left_.burst(send);
   }
   const size_t first = marks_all ? 0 : count - 1u;
   // Before the burst: a sent packet must not be accessed.
   rte_mbuf* held[kBurstMax];
   for (size_t i = first; i < count; ++i) held[i] = SentMarks::hold(pending_[i]);
   const uint16_t sent = send();
+  const uint64_t descriptors = sent > 0 ? offer_.note_sent() : 0;
   for (size_t i = first; i < sent; ++i) {
-    marks_.add(held[i], i + 1 == count ? taken_ : 0);
+    marks_.add(held[i], i + 1 == pending_count_ ? taken_ : 0, descriptors);
   }
   for (size_t i = std::max<size_t>(first, sent); i < count; ++i) SentMarks::release(held[i]);
   is_unmarked_ = !marks_all && sent < count && (is_unmarked_ || sent > 0);
@@ -322,6 +356,7 @@ void Queue::drop_pending() {
 void Queue::suspend() {
   if (!is_running_) return;
   drop_pending();
+  left_.forget();
   if (is_armed_) wait_->disarm();
   is_armed_ = false;
   unannounced_ = kUnannouncedMax;
@@ -332,6 +367,8 @@ void Queue::renew(const QueueSetup& setup) {
   note_freed();
   is_closed_.store(false, std::memory_order_relaxed);
   setup_ = setup;
+  left_ = LeftFrames(setup.packet_socket);
+  offer_.set_ring(limiting_ring(setup_));
   can_reclaim_ = true;
 }
 

@@ -12,15 +12,17 @@
 #include "stack/io/dpdk/driver_calls.h"
 #include "stack/io/dpdk/driver_quirks.h"
 #include "stack/io/dpdk/memory.h"
+#include "stack/io/dpdk/packet_sockets.h"
 #include "stack/io/dpdk/rx_wait.h"
 #include "stack/io/dpdk/sent_marks.h"
+#include "stack/io/dpdk/tx_offer.h"
 #include "stack/io/dpdk/tx_watch.h"
 #include "stack/io/packet_io.h"
 #include "stack/io/rss_spread.h"
 
 namespace lyre::io::dpdk {
 
-class XdpPool;
+class WatchedPool;
 
 /// The settings that are common to all queues of a port.
 struct QueueSetup {
@@ -33,16 +35,18 @@ struct QueueSetup {
   /// a time (igb: eth_igb_link_update()). nullptr: the queue asks.
   const std::atomic<bool>* is_nic_up = nullptr;
   TransmitLimits limits{1, 1};
+  uint32_t tx_descriptors = 0;      ///< of the transmit ring
   uint32_t super_packet_slots = 0;  ///< that a received super-packet fills at most; 0: none comes
   bool is_rx_trusted = false;       ///< received checksums count as correct
   bool is_tx_trusted = false;       ///< checksums are not completed at all
   bool has_ip_checksum = false;     ///< the device completes IPv4 headers
   bool has_tcp_checksum = false;    ///< the device completes TCP over IPv4
   bool has_ipv6_tcp_checksum = false;
-  std::string interface;        ///< the kernel interface under the port; empty: none
-  RssSpread spread;             ///< of received packets over the port's queues
-  XdpPool* xdp_pool = nullptr;  ///< of an AF_XDP queue
-  bool is_faulty = false;       ///< the driver frees in order, and does not clear what is marked
+  std::string interface;                ///< the kernel interface under the port; empty: none
+  RssSpread spread;                     ///< of received packets over the port's queues
+  WatchedPool* watched_pool = nullptr;  ///< see DriverQuirks::loses_rx_ring
+  int packet_socket = -1;               ///< of a queue of net_af_packet
+  bool is_faulty = false;  ///< the driver frees in order, and does not clear what is marked
 };
 
 /// One queue pair of a port.
@@ -51,16 +55,14 @@ struct QueueSetup {
 /// next time. For the caller they are taken.
 class Queue final : public PacketIo {
  public:
-  Queue(const QueueSetup& setup, Memory& memory) : setup_(setup), memory_(memory) {
-    memory_.add_queue(*this);
-  }
+  Queue(const QueueSetup& setup, Memory& memory);
   ~Queue() override;
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
   size_t rx_burst(std::span<PacketBuf*> out) override;
   size_t tx_burst(std::span<PacketBuf* const> in) override;
-  bool has_unsent() const override { return pending_count_ > 0; }
+  bool has_unsent() const override { return pending_count_ > 0 || left_.is_any(); }
   void reclaim() override;
   void note_wait() override;
   size_t tx_held() const override { return taken_ - freed_; }
@@ -118,7 +120,7 @@ class Queue final : public PacketIo {
   size_t drop(std::span<PacketBuf* const> in);
   size_t prepare_burst(std::span<PacketBuf* const> in);
   void flush_pending();
-  uint16_t burst_pending();
+  uint16_t burst_pending(uint16_t count);
   void ask_to_free();
   void note_freed();
   void drop_pending();
@@ -128,6 +130,7 @@ class Queue final : public PacketIo {
   Memory& memory_;
   std::array<rte_mbuf*, kBurstMax> pending_{};  ///< taken, prepared, and not yet in the ring
   size_t pending_count_ = 0;
+  LeftFrames left_;
   std::array<rte_mbuf*, kBurstMax> seen_{};  ///< received by look_ahead(), not yet by rx_burst()
   uint16_t seen_count_ = 0;
   std::unique_ptr<RxWait> wait_;
@@ -137,6 +140,7 @@ class Queue final : public PacketIo {
   uint32_t unannounced_ = kUnannouncedMax;
   uint64_t rx_packets_at_arming_ = 0;
   SentMarks marks_;
+  TxOffer offer_;
   bool is_unmarked_ = false;  ///< the driver took part of a burst, and nothing after it is marked
   uint64_t taken_ = 0;        ///< packets of tx_burst()
   uint64_t freed_ = 0;        ///< of those, the first ones, that the driver is known to have freed

@@ -21,6 +21,8 @@ class RetryClock {
     is_to_begin_ = true;
   }
   void note_success() { *this = {}; }
+  /// The time between two attempts does not grow any more.
+  bool is_slowest() const { return period_ == kPeriodMax; }
   void look(Nanos now) {
     now_ = now;
     if (is_to_begin_) at_ = now + period_;

@@ -9,7 +9,10 @@ namespace lyre::io::dpdk {
 SentMarks::~SentMarks() { forget(); }
 
 void SentMarks::forget() {
-  for (; head_ != tail_; ++head_) release(at(head_).segment);
+  for (; head_ != tail_; ++head_) {
+    release(at(head_).segment);
+    freed_descriptors_ = at(head_).descriptors;
+  }
 }
 
 rte_mbuf* SentMarks::hold(rte_mbuf* packet) {
@@ -28,7 +31,9 @@ void SentMarks::drop_freed() {
     const Mark mark = at(i);
     if (kept != head_ && rte_mbuf_refcnt_read(mark.segment) == 1) {
       release(mark.segment);
-      at(kept - 1).count = std::max(at(kept - 1).count, mark.count);
+      Mark& before = at(kept - 1);
+      before.count = std::max(before.count, mark.count);
+      before.descriptors = std::max(before.descriptors, mark.descriptors);
     } else {
       at(kept++) = mark;
     }
@@ -36,16 +41,17 @@ void SentMarks::drop_freed() {
   tail_ = kept;
 }
 
-void SentMarks::add(rte_mbuf* segment, uint64_t count) {
+void SentMarks::add(rte_mbuf* segment, uint64_t count, uint64_t descriptors) {
   if (tail_ - head_ == kMarksMax) drop_freed();
   if (tail_ - head_ == kMarksMax) release(at(--tail_).segment);
-  at(tail_++) = {segment, count};
+  at(tail_++) = {segment, count, descriptors};
 }
 
 uint64_t SentMarks::freed() {
   for (; head_ != tail_ && rte_mbuf_refcnt_read(at(head_).segment) == 1; ++head_) {
     release(at(head_).segment);
     freed_ = std::max(freed_, at(head_).count);
+    freed_descriptors_ = at(head_).descriptors;
   }
   return freed_;
 }

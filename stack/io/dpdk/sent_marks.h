@@ -35,10 +35,14 @@ class SentMarks {
   static void release(rte_mbuf* segment);
 
   /// The packet of which hold() returned `segment` was sent as the last of `count` packets so far.
-  /// 0: it was not the last one of its burst.
-  void add(rte_mbuf* segment, uint64_t count);
+  /// 0: it was not the last one that the queue has taken. `descriptors`: of the ring, that were
+  /// used so far; counted for TxOffer only.
+  void add(rte_mbuf* segment, uint64_t count, uint64_t descriptors = 0);
   /// How many packets, as add() counted them, the driver is known to have freed.
   uint64_t freed();
+  /// After freed(): of the descriptors that add() was told, those that the driver has freed for
+  /// certain.
+  uint64_t freed_descriptors() const { return freed_descriptors_; }
   /// The driver has closed, and reads nothing more: all packets count as freed.
   void forget();
   /// After freed(): true when the driver has freed all marked packets.
@@ -48,6 +52,7 @@ class SentMarks {
   struct Mark {
     rte_mbuf* segment = nullptr;
     uint64_t count = 0;
+    uint64_t descriptors = 0;
   };
   Mark& at(size_t index) { return marks_[index % kMarksMax]; }
   void drop_freed();
@@ -56,6 +61,7 @@ class SentMarks {
   size_t head_ = 0;
   size_t tail_ = 0;
   uint64_t freed_ = 0;
+  uint64_t freed_descriptors_ = 0;
 };
 
 }  // namespace lyre::io::dpdk

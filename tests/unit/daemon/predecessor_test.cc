@@ -1,8 +1,10 @@
 #include "daemon/predecessor.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -15,6 +17,9 @@
 
 namespace lyre {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 /// A daemon that serves, with a simulated port, and a program that cannot go on in its place.
 class PredecessorTest : public DaemonTest {
@@ -90,6 +95,20 @@ TEST_F(PredecessorTest, KeepsTheWatchdogOffInEachStepThatMayTakeLong) {
   EXPECT_EQ(states_[0]->steps, "sxrc");
   const uint64_t turns = parts_->threads().turns(0);
   EXPECT_TRUE(run_until([&] { return parts_->threads().turns(0) > turns; }));
+}
+
+// gVNIC with the queue format GQI: the other ports went on with packets that were freed twice.
+TEST_F(PredecessorTest, ClosesNoPortWhoseDriverFreesPacketsTwice) {
+  states_[0]->info.frees_twice_when_closed = true;
+  std::optional<UpgradeResult> result;
+  predecessor_->begin([&](const UpgradeResult& answer) { result = answer; });
+  ASSERT_TRUE(result.has_value()) << "at once";
+  EXPECT_EQ(result->status.error().code, ENOTSUP);
+  EXPECT_THAT(result->status.error().text,
+              AllOf(HasSubstr("'rail0'"), HasSubstr("frees packets twice when it closes"),
+                    HasSubstr("restart the daemon")));
+  EXPECT_FALSE(predecessor_->is_under_way());
+  EXPECT_EQ(states_[0]->steps, "");
 }
 
 }  // namespace

@@ -84,6 +84,24 @@ TEST(DefaultDriver, FollowsTheIommuAndTheVendor) {
   EXPECT_EQ(default_driver({.vendor = 0x1414, .device = 0x00ba}).driver, "");
 }
 
+TEST(DefaultDriver, GivesAnIntelVirtualFunctionItsInterrupt) {
+  constexpr uint16_t kDevices[] = {0x154c, 0x1571, 0x1889, 0x37cd, 0x374d};
+  for (const uint16_t device : kDevices) {
+    const Nic nic{.vendor = 0x8086, .device = device};
+    EXPECT_EQ(default_driver(nic).driver, "igb_uio");
+    const bool may_poll = device == 0x154c || device == 0x1571;
+    const std::string why = why_unsuitable(nic, "uio_pci_generic");
+    EXPECT_TRUE(may_poll ? why.empty() : why.ends_with("allowed: igb_uio")) << why;
+    EXPECT_EQ(why_unsuitable(nic, "igb_uio"), "");
+    EXPECT_EQ(why_unsuitable(nic, "vfio-pci"), "");
+  }
+  const Nic behind_iommu{.vendor = 0x8086, .device = 0x1889, .has_iommu = true};
+  EXPECT_EQ(default_driver(behind_iommu).driver, "vfio-pci");
+  EXPECT_TRUE(why_unsuitable(behind_iommu, "uio_pci_generic").ends_with("allowed: vfio-pci"));
+  EXPECT_EQ(why_unsuitable({.vendor = 0x8086, .device = 0x1572}, "uio_pci_generic"), "");
+  EXPECT_EQ(why_unsuitable({.vendor = 0x1d0f, .device = 0x1889}, "uio_pci_generic"), "");
+}
+
 TEST(HugepagePools, AreThoseOfTheKernel) {
   Tree tree;
   tree.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "192\n");

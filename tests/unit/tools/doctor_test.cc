@@ -135,6 +135,20 @@ TEST_F(DoctorMachineTest, Nics) {
   expect(check_nics(nics()).at(2), Verdict::kFine, "driver vfio-pci");
 }
 
+TEST_F(DoctorMachineTest, AnIntelVirtualFunctionThatGetsNoInterrupt) {
+  tree_.write("sys/bus/pci/drivers/uio_pci_generic/new_id", "");
+  tree_.add_nic("0000:00:06.0", "0x8086 0x1889", "iavf", "eth1");
+  const Finding module = check_driver_modules(tree_.roots(), nics());
+  expect(module, Verdict::kNote, "uio_pci_generic");
+  EXPECT_THAT(module.why, HasSubstr("(iavf)"));
+  tree_.add_nic("0000:00:07.0", "0x8086 0x1889", "uio_pci_generic", "");
+  tree_.write("etc/driverctl.d/pci-0000:00:07.0", "uio_pci_generic\n");
+  const Finding bound = check_nics(nics()).at(1);
+  expect(bound, Verdict::kProblem, "0000:00:07.0, driver uio_pci_generic");
+  EXPECT_THAT(bound.why, HasSubstr("gets no interrupt through uio_pci_generic"));
+  EXPECT_THAT(bound.mend, HasSubstr("lyre nic bind 0000:00:07.0"));
+}
+
 // `lyre nic bind` would take its interface away for nothing.
 TEST_F(DoctorMachineTest, ANicThatLyredWouldRefuse) {
   tree_.add_nic("0000:00:05.0", "0x1ae0 0x0042", "gvnic", "eth1");

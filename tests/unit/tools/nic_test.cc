@@ -202,6 +202,20 @@ TEST_F(NicTest, BindRefusesVfioWithoutIommu) {
               ElementsAre("driverctl", "set-override", "0000:00:05.0", "vfio-pci"));
 }
 
+TEST_F(NicTest, BindGivesAnIntelVirtualFunctionItsInterrupt) {
+  tree_.add_nic("0000:00:08.0", "0x8086 0x1889", "iavf", "eth3");
+  states_ = nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
+  EXPECT_THAT(bind_command(states_, {.name = "eth3", .driver = ""}),
+              ElementsAre("driverctl", "set-override", "0000:00:08.0", "igb_uio"));
+  for (const bool is_forced : {false, true}) {
+    EXPECT_EQ(refusal({.name = "eth3", .driver = "uio_pci_generic", .is_forced = is_forced}),
+              "0000:00:08.0 is an Intel virtual function (iavf), which gets no interrupt through "
+              "uio_pci_generic, allowed: igb_uio");
+  }
+  EXPECT_THAT(refusal({.name = "eth3", .driver = "vfio-pci"}),
+              HasSubstr("allowed: igb_uio, or --force"));
+}
+
 // The kernel would lose the interface, and lyred would not have it.
 TEST_F(NicTest, BindRefusesWhatLyredWouldNotDrive) {
   note_refusals(states_, "lyred: 0000:00:05.0: needs another DPDK, allowed: lyred of Debian 13\n");

@@ -214,6 +214,11 @@ Finding check_nic(const NicState& state) {
   if (!state.needed_for.empty()) return fine("nic", saw + ": carries " + state.needed_for);
   const machine::DriverChoice choice = machine::default_driver(nic);
   if (choice.driver.empty()) return fine("nic", saw + ": " + choice.reason);
+  if (const std::string why = machine::why_unsuitable(nic, nic.driver); !why.empty()) {
+    return problem(
+        "nic", saw, nic.address + " " + why,
+        "systemctl stop lyred && lyre nic bind " + nic.address + " && systemctl start lyred");
+  }
   if (machine::is_user_space_driver(nic.driver)) {
     if (nic.boot_driver == nic.driver) return fine("nic", saw);
     return note("nic", saw + ": bound until the next boot only",
@@ -290,7 +295,9 @@ Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicS
   const std::string wanted = has_igb ? "" : missing_module(nics, has_vfio, has_uio);
   if (wanted.empty()) return fine("modules", saw);
   if (wanted == "igb_uio") {
-    return note("modules", saw, "an ENA without an IOMMU is driven through igb_uio",
+    return note("modules", saw,
+                "an ENA, or an Intel virtual function (iavf), without an IOMMU is driven through "
+                "igb_uio",
                 machine::remedy_for(wanted));
   }
   return note(

@@ -187,8 +187,12 @@ std::vector<std::string> bind_command(const std::vector<NicState>& states,
   if (driver == "vfio-pci" && !nic.has_iommu && !request.is_forced) {
     throw Failure(kExitFailure, nic.address +
                                     " is behind no IOMMU, without which vfio-pci binds no NIC, "
-                                    "allowed: uio_pci_generic, or --force with a kernel that has "
-                                    "a no-IOMMU mode");
+                                    "allowed: " +
+                                    (choice.driver.empty() ? "its own driver" : choice.driver) +
+                                    ", or --force with a kernel that has a no-IOMMU mode");
+  }
+  if (const std::string why = machine::why_unsuitable(nic, driver); !why.empty()) {
+    throw Failure(kExitFailure, nic.address + " " + why);
   }
   if (machine::is_on_vmbus(nic) && driver != choice.driver) {
     throw Failure(kExitFailure, nic.address + " is on the VMbus, allowed: " + choice.driver);

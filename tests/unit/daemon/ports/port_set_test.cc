@@ -349,6 +349,13 @@ TEST_F(PortSetTest, TheNextProcessIsToldTheRssKeyOfEachPort) {
   EXPECT_EQ(records[1].rss_key, kEarlier[1].rss_key);
 }
 
+TEST_F(PortSetTest, PortsThatMustNotBeClosedAreKnown) {
+  ASSERT_TRUE(open().ok());
+  EXPECT_EQ(ports_.that_free_twice(), 0u);
+  states_[1]->info.frees_twice_when_closed = true;
+  EXPECT_EQ(ports_.that_free_twice(), 0b10u);
+}
+
 TEST_F(PortSetTest, PortsThatAnotherProcessMayHaveMeanwhileStayOpen) {
   ASSERT_TRUE(open().ok());
   ports_.close(0b01, [] {});
@@ -407,14 +414,26 @@ TEST_F(PortSetWithSuperPackets, ASuperPacketThatWasReceivedIsDroppedWhole) {
   EXPECT_EQ(memory_b_.rx_slots_free(), 16u);
 }
 
+TEST_F(PortSetTest, AWarningOfAPortIsLoggedOnceAndItsEnd) {
+  ASSERT_TRUE(open().ok());
+  auto stats = StatsSegment::create({.daemon_name = "t", .worker_count = 2, .port_count = 2});
+  ASSERT_TRUE(stats.ok());
+  CapturedLog log;
+  for (const char* warning : {"", "goes the long way", "goes the long way", "goes nowhere", ""}) {
+    states_[0]->info.warning = warning;
+    ports_.look_after_devices(*stats, seconds(1));
+  }
+  EXPECT_EQ(log.count("port rail0: goes the long way"), 1u);
+  EXPECT_EQ(log.count("port rail0: goes nowhere"), 1u);
+  EXPECT_EQ(log.count("port rail0: that is over: goes nowhere"), 1u);
+}
+
 TEST_F(PortSetTest, TheLogSaysWhatKeepsAPortFromWorkingWell) {
   ASSERT_TRUE(open().ok());
-  states_[0]->info.warning = "its interface merges packets";
   states_[0]->is_up = states_[1]->is_up = false;
   states_[1]->info.driver = "net_memif";
   CapturedLog log;
   ports_.log();
-  EXPECT_EQ(log.count("port rail0: its interface merges packets"), 1u);
   EXPECT_TRUE(log.has("port rail0: no link yet"));
   EXPECT_EQ(log.count("both ends of a memif need the same super_packets, trusted and number of "
                       "workers"),

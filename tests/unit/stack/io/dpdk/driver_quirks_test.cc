@@ -29,27 +29,29 @@ TEST_P(Segments, AreNoMoreThanTheDriverTakes) {
 
 INSTANTIATE_TEST_SUITE_P(
     Drivers, Segments,
-    testing::Values(Case{"net_ena", {17, 17}, {16, 16}},               // >= is refused
-                    Case{"net_gve", {9, 0}, {9, kNone}},               // 24.11.4
-                    Case{"net_gve", {0, 0}, {9, kNone}},               // before
-                    Case{"net_mana", {0, 30}, {30, 30}},               // 22.11: one is left out
-                    Case{"net_mana", {30, 30}, {30, 30}},              // 24.11
-                    Case{"net_netvsc", {0, 0}, {kNone, kNone}},        // without a VF
-                    Case{"net_netvsc", {40, 40}, {40, 40}},            // as its VF
-                    Case{"mlx5_pci", {58, 58}, {40, 40}},              // without TSO's headers
-                    Case{"net_mlx4", {0, 0}, {22, 22}},                // says nothing
-                    Case{"net_iavf", {0, 0}, {8, 255}},                // 22.11
-                    Case{"net_iavf", {8, 4096}, {8, 255}},             // 24.11
-                    Case{"net_ice", {0, 0}, {8, 255}},                 // 22.11
-                    Case{"net_ice", {8, 4096}, {8, 255}},              // 24.11
-                    Case{"net_i40e", {8, 255}, {8, 255}},              //
-                    Case{"net_ixgbe", {40, 40}, {40, 40}},             //
-                    Case{"net_ixgbe_vf", {40, 40}, {40, 40}},          //
-                    Case{"net_e1000_igb", {255, 255}, {255, 255}},     //
-                    Case{"net_e1000_igb_vf", {255, 255}, {255, 255}},  //
-                    Case{"net_e1000_em", {255, 255}, {255, 255}},      //
-                    Case{"net_vmxnet3", {16, 255}, {16, 24}},          // refused from 24.11 on
-                    Case{"net_virtio", {0, 0}, {kNone, kNone}},        //
+    testing::Values(Case{"net_ena", {17, 17}, {16, 16}},             // >= is refused
+                    Case{"net_gve", {9, 0}, {9, kNone}},             // 24.11.4
+                    Case{"net_gve", {0, 0}, {9, kNone}},             // before
+                    Case{"net_mana", {0, 30}, {30, 30}},             // 22.11: one is left out
+                    Case{"net_mana", {30, 30}, {30, 30}},            // 24.11
+                    Case{"net_netvsc", {0, 0}, {kNone, kNone}},      // without a VF
+                    Case{"net_netvsc", {40, 40}, {40, 40}},          // as its VF
+                    Case{"mlx5_pci", {58, 58}, {40, 40}},            // without TSO's headers
+                    Case{"net_mlx4", {0, 0}, {22, 22}},              // says nothing
+                    Case{"net_iavf", {0, 0}, {8, 64}},               // 22.11
+                    Case{"net_iavf", {8, 4096}, {8, 64}},            // 24.11
+                    Case{"net_ice", {0, 0}, {8, 64}},                // 22.11
+                    Case{"net_ice", {8, 4096}, {8, 64}},             // 24.11
+                    Case{"net_i40e", {8, 255}, {8, 64}},             //
+                    Case{"net_ixgbe", {40, 40}, {40, 40}},           //
+                    Case{"net_ixgbe_vf", {40, 40}, {40, 40}},        //
+                    Case{"net_e1000_igb", {255, 255}, {64, 64}},     //
+                    Case{"net_e1000_igb_vf", {255, 255}, {64, 64}},  //
+                    Case{"net_e1000_em", {255, 255}, {255, 255}},    // no TSO
+                    Case{"net_igc", {255, 255}, {64, 64}},           //
+                    Case{"net_bnxt", {0, 0}, {31, 31}},              // says nothing
+                    Case{"net_vmxnet3", {16, 255}, {16, 24}},        // refused from 24.11 on
+                    Case{"net_virtio", {0, 0}, {kNone, kNone}},      //
                     Case{"net_memif", {0, 0}, {kNone, kNone}}));
 
 // What other tests play; nic_restart_test.cc plays the rest.
@@ -69,9 +71,11 @@ TEST(DriverQuirks, ADriverWithoutARowIsAnOrdinaryNic) {
 
 TEST(DriverQuirks, EveryNicHasRoomForThePowerOfTwoItRoundsTo) {
   for (const char* nic :
-       {"net_ena", "net_gve", "net_mana", "net_netvsc", "mlx5_pci", "net_mlx4", "net_iavf",
-        "net_ice", "net_i40e", "net_ixgbe", "net_ixgbe_vf", "net_e1000_igb", "net_e1000_igb_vf",
-        "net_e1000_em", "net_igc", "net_hinic", "net_vmxnet3", "net_virtio"}) {
+       {"net_ena",          "net_gve",      "net_mana",     "net_netvsc", "mlx5_pci",
+        "net_mlx4",         "net_iavf",     "net_ice",      "net_i40e",   "net_ixgbe",
+        "net_ixgbe_vf",     "net_txgbe",    "net_txgbe_vf", "net_ngbe",   "net_e1000_igb",
+        "net_e1000_igb_vf", "net_e1000_em", "net_igc",      "net_bnxt",   "net_hinic",
+        "net_vmxnet3",      "net_virtio"}) {
     EXPECT_GE(quirks_of(nic).rx_room_bytes_min, 2048u) << nic;
     EXPECT_FALSE(quirks_of(nic).is_virtual) << nic;
   }
@@ -89,13 +93,28 @@ TEST(DriverQuirks, FreesAreAskedForInTheWayThatTheDriverHas) {
   EXPECT_EQ(quirks_of("net_gve").frees, Frees::kWhenSending);
 }
 
-// em and mlx4 have no tx_done_cleanup. That of igb ends with a queue that sends nothing more, and
-// that of igc crashes.
+// em and mlx4 have no tx_done_cleanup. That of igb ends with a queue that sends nothing more, that
+// of igc crashes, and that of the last eight frees packets that were not sent.
 TEST(DriverQuirks, DriversThatFreeByReuseHaveARingThatAWorkerCanFill) {
-  for (const char* driver :
-       {"net_e1000_igb", "net_e1000_igb_vf", "net_e1000_em", "net_igc", "net_mlx4"}) {
+  for (const char* driver : {"net_e1000_igb", "net_e1000_igb_vf", "net_e1000_em", "net_igc",
+                             "net_mlx4", "net_i40e", "net_ice", "net_iavf", "net_ixgbe",
+                             "net_ixgbe_vf", "net_txgbe", "net_txgbe_vf", "net_ngbe"}) {
     EXPECT_EQ(quirks_of(driver).frees, Frees::kWhenSending) << driver;
     EXPECT_EQ(quirks_of(driver).tx_descriptors, kFreedWithinPackets) << driver;
+  }
+}
+
+// A packet of 255 segments never fitted the ring. em has no TSO.
+TEST(DriverQuirks, ATsoPacketFitsAShortRing) {
+  constexpr uint32_t kContext = 1;
+  constexpr uint32_t kLeftInUse = 32;  // *_xmit_cleanup() looks so many descriptors ahead
+  constexpr uint32_t kPiecesOnPages = 29;
+  for (const char* driver :
+       {"net_e1000_igb", "net_e1000_igb_vf", "net_igc", "net_i40e", "net_ice", "net_iavf",
+        "net_ixgbe", "net_ixgbe_vf", "net_txgbe", "net_txgbe_vf", "net_ngbe"}) {
+    const DriverQuirks& quirks = quirks_of(driver);
+    EXPECT_GE(quirks.tso_segments_max, kPiecesOnPages) << driver;
+    EXPECT_LT(quirks.tso_segments_max + kContext + kLeftInUse, quirks.tx_descriptors) << driver;
   }
 }
 
@@ -138,18 +157,57 @@ TEST(DriverQuirks, OnlyGvesQueueFormatIsToldByItsChecksums) {
   }
 }
 
-TEST(DriverQuirks, OnlyVmxnet3LimitsTheBytesOfASegment) {
+TEST(DriverQuirks, OnlyTheseLimitTheBytesOfASegment) {
   EXPECT_EQ(quirks_of("net_vmxnet3").segment_bytes_max, (1u << 14) - 1);
-  EXPECT_EQ(quirks_of("net_ena").segment_bytes_max, 65535u);
+  for (const char* driver : {"net_ixgbe", "net_ixgbe_vf", "net_txgbe", "net_txgbe_vf", "net_ngbe",
+                             "net_e1000_igb", "net_e1000_igb_vf", "net_igc"}) {
+    EXPECT_LT(quirks_of(driver).segment_bytes_max, 1u << 14) << driver;
+  }
+  for (const char* other : {"net_ena", "net_ice", "net_i40e", "net_iavf"}) {
+    EXPECT_EQ(quirks_of(other).segment_bytes_max, 65535u) << other << " cuts by itself";
+  }
+}
+
+TEST(DriverQuirks, OnlyVmxnet3DropsWhatDoesNotFitItsRing) {
+  EXPECT_TRUE(quirks_of("net_vmxnet3").drops_when_full);
+  EXPECT_FALSE(quirks_of("net_vmxnet3").frees_in_any_order) << "TxOffer needs the order";
+  for (const char* other : {"net_ena", "net_iavf", "net_virtio", "net_unheard_of"}) {
+    EXPECT_FALSE(quirks_of(other).drops_when_full) << other;
+  }
+}
+
+TEST(DriverQuirks, OnlyIavfFreesItsRingsByAResetAlone) {
+  EXPECT_TRUE(quirks_of("net_iavf").frees_by_reset_only);
+  for (const char* other : {"net_ixgbe_vf", "net_e1000_igb_vf", "net_ena", "net_ice"}) {
+    EXPECT_FALSE(quirks_of(other).frees_by_reset_only) << other;
+  }
 }
 
 TEST(DriverQuirks, OnlyTheseRefuseOtherQueueNumbersThanPowersOfTwo) {
   EXPECT_TRUE(quirks_of("net_mana").needs_power_of_two_queues);
   EXPECT_TRUE(quirks_of("net_ixgbe_vf").needs_power_of_two_queues);
+  EXPECT_TRUE(quirks_of("net_txgbe_vf").needs_power_of_two_queues);
   for (const char* other : {"net_ena", "net_gve", "mlx5_pci", "net_mlx4", "net_ixgbe", "net_netvsc",
                             "net_virtio", "net_vmxnet3", "net_memif"}) {
     EXPECT_FALSE(quirks_of(other).needs_power_of_two_queues) << other;
   }
+}
+
+TEST(DriverQuirks, OnlyTheseLoseWhatIsInTheirReceiveRings) {
+  for (const char* driver : {"net_mana", "net_af_xdp"}) {
+    EXPECT_TRUE(quirks_of(driver).loses_rx_ring) << driver;
+  }
+  for (const char* driver : {"net_netvsc", "mlx5_pci", "net_ena", "net_unknown"}) {
+    EXPECT_FALSE(quirks_of(driver).loses_rx_ring) << driver;
+  }
+}
+
+TEST(DriverQuirks, OnlyNetvscIsStartedWithoutInterruptsAtOnce) {
+  EXPECT_FALSE(tries_interrupts(quirks_of("net_netvsc")));
+  for (const char* driver : {"net_mana", "mlx5_pci", "net_ena", "net_tap", "net_unknown"}) {
+    EXPECT_TRUE(tries_interrupts(quirks_of(driver))) << driver;
+  }
+  EXPECT_FALSE(tries_interrupts(quirks_of("net_memif")));
 }
 
 TEST(DriverQuirks, OnlyTheseReadPacketMemoryAlone) {

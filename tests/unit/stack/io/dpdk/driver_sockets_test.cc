@@ -1,10 +1,18 @@
 #include "stack/io/dpdk/driver_sockets.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <linux/if_ether.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstring>
+
 #include "stack/io/dpdk/device_args.h"
+#include "tests/unit/stack/io/dpdk/own_network.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -56,6 +64,48 @@ TEST_F(DriverSocketsTest, LessThanHalfOfTheSendBufferIsUsedByAWholeRing) {
   EXPECT_EQ(send_buffer_of(first_), 2 * kBytes);
   EXPECT_EQ(send_buffer_of(second_), 2 * kBytes);
   EXPECT_EQ(send_buffer_of(earlier_), before);
+}
+
+/// Sends more to an address of "lo" than the smallest receive buffer holds.
+void flood_lo() {
+  const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ifreq request = {};
+  std::strcpy(request.ifr_name, "lo");
+  request.ifr_flags = IFF_UP;
+  EXPECT_EQ(::ioctl(fd, SIOCSIFFLAGS, &request), 0);
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(9);
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const char bytes[1000] = {};
+  for (int i = 0; i < 100; ++i) {
+    ::sendto(fd, bytes, sizeof bytes, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+  }
+  ::close(fd);
+}
+
+// Nothing told of packets that a slow worker lost.
+TEST(DriverSocketsLosses, AreCountedFromTheFirstSocketOn) {
+  const bool is_made = in_own_network([] {
+    DriverSockets sockets;
+    uint64_t lost = 0;
+    for (int opened = 0; opened < 2; ++opened) {
+      sockets.begin(WaitKind::kPacketSocket);
+      const int fd = ::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_ALL));
+      sockets.find();
+      EXPECT_EQ(sockets.packets_lost(), lost);
+      const int smallest = 1;
+      EXPECT_EQ(::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &smallest, sizeof smallest), 0);
+      flood_lo();
+      EXPECT_GT(sockets.packets_lost(), lost);
+      lost = sockets.packets_lost();
+      EXPECT_GT(lost, 0u) << "the kernel counts from zero after each look";
+      sockets.end();
+      ::close(fd);
+      EXPECT_EQ(sockets.packets_lost(), lost);
+    }
+  });
+  if (!is_made) GTEST_SKIP() << "may make no network namespace";
 }
 
 TEST(SendBufferBytes, AreThoseOfTheFramesAndTheirHeaders) {

@@ -52,7 +52,7 @@ class EalArguments : public ::testing::Test {
   }
   /// On vfio-pci, in an IOMMU group of this name.
   void add_vfio(const std::string& address, const std::string& group) {
-    add_function(address, "0x8086 0x1592", "vfio-pci", {});
+    add_function(address, "0x8086 0x1572", "vfio-pci", {});
     tree_.link("sys/bus/pci/devices/" + address + "/iommu_group",
                "sys/kernel/iommu_groups/" + address);
     tree_.write("sys/kernel/iommu_groups/" + address + "/name", group + "\n");
@@ -108,7 +108,7 @@ TEST_F(EalArguments, TooFewHugepagesAreTakenOnlyWhereTheyAreRequired) {
   EXPECT_TRUE(takes(Hugepages::kAuto, {kMlx5}, kHeapMiB));
   EXPECT_TRUE(takes(Hugepages::kYes, {}, 2));
   EXPECT_FALSE(takes(Hugepages::kNo, {}, kHeapMiB));
-  add_function("0000:00:08.0", "0x8086 0x154c", "uio_pci_generic", {});
+  add_function("0000:00:08.0", "0x8086 0x1572", "uio_pci_generic", {});
   EXPECT_TRUE(takes(Hugepages::kAuto, {"0000:00:08.0"}, 2));
   EXPECT_TRUE(takes(Hugepages::kAuto, {vmbus("")}, 2));
   EXPECT_TRUE(takes(Hugepages::kAuto, {kMlx5}, 2, NicOwner{true}));
@@ -132,7 +132,7 @@ TEST_F(EalArguments, NicsThatFetchByVirtualAddressesGetThem) {
 }
 
 TEST_F(EalArguments, NicsThatFetchByPhysicalAddressesAreLeftToDpdk) {
-  add_function("0000:00:08.0", "0x8086 0x154c", "uio_pci_generic", {});
+  add_function("0000:00:08.0", "0x8086 0x1572", "uio_pci_generic", {});
   add_function("0000:00:09.0", "0x1d0f 0xec20", "igb_uio", {});
   add_vfio("0000:00:0a.0", "vfio-noiommu");
   for (const char* nic : {"0000:00:08.0", "0000:00:09.0", "0000:00:0a.0"}) {
@@ -146,7 +146,7 @@ TEST_F(EalArguments, NicsThatFetchByPhysicalAddressesAreLeftToDpdk) {
 
 /// The NIC that is not served by the kind of address that was chosen would send nothing.
 TEST_F(EalArguments, NicsThatFetchByDifferentAddressesAreRefused) {
-  add_function("0000:00:08.0", "0x8086 0x154c", "uio_pci_generic", {});
+  add_function("0000:00:08.0", "0x8086 0x1572", "uio_pci_generic", {});
   add_vfio("0000:00:07.0", "the IOMMU's");
   EXPECT_EQ(refusal({"0000:00:08.0", kMlx5}),
             "b0a1:00:02.0 and 0000:00:08.0: the first fetches memory by virtual addresses and the "
@@ -197,6 +197,23 @@ TEST_F(EalArguments, WithoutAFunctionThePciBusIsLeftAlone) {
               AllOf(Not(Contains("--no-pci")), Contains(kOpenedMlx5), Contains("--iova-mode=pa")));
 }
 
+// A port ran through the host, which is much slower.
+TEST_F(EalArguments, AManaFunctionNeedsItsDriver) {
+  const std::string folder = tree_.path("drivers");
+  AllowedNics with_mana = nics();
+  ASSERT_TRUE(with_mana.add(vmbus(",mac=00:0d:3a:00:00:01")).ok());
+  EXPECT_TRUE(with_mana.check_drivers(folder).ok()) << "drivers are part of the program";
+  tree_.write("drivers/librte_net_mlx5.so.23", "");
+  EXPECT_EQ(with_mana.check_drivers(folder).error().text,
+            "7870:00:00.0: is a MANA function, and DPDK 24.11.4 has no driver of it here, allowed: "
+            "lyred of Debian 13, or its image");
+  AllowedNics with_mlx5 = nics();
+  ASSERT_TRUE(with_mlx5.add(vmbus(",mac=00:0d:3a:00:00:03")).ok());
+  EXPECT_TRUE(with_mlx5.check_drivers(folder).ok());
+  tree_.write("drivers/librte_net_mana.so.25.0", "");
+  EXPECT_TRUE(with_mana.check_drivers(folder).ok());
+}
+
 TEST_F(EalArguments, NicsThatShareAFunctionAreOneOptionOfIt) {
   EXPECT_THAT(
       allowed({vmbus(",mac=00:0d:3a:00:00:01"), vmbus(",mac=00:0d:3a:00:00:02", kOtherNetvsc)}),
@@ -210,6 +227,8 @@ TEST_F(EalArguments, WhatIsWrongWithANicOfTheVmbus) {
                           "the VMbus"));
   EXPECT_THAT(allowed({vmbus(",mac=00:0d:3a:00:00:09")}),
               ElementsAre(HasSubstr("no PCI function has the MAC address 00:0d:3a:00:00:09")));
+  EXPECT_THAT(allowed({vmbus(",rx_extmbuf_enable=1")}),
+              ElementsAre(HasSubstr("rx_extmbuf_enable is '1', allowed: 0")));
   std::filesystem::remove(tree_.path(std::string("sys/bus/vmbus/devices/") + kNetvsc + "/driver"));
   add_netvsc(kNetvsc, "hv_netvsc");
   EXPECT_THAT(allowed({vmbus("")}),

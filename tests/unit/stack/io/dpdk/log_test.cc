@@ -56,6 +56,18 @@ TEST_F(LogTest, WithoutALineTheFallbackIsTheCause) {
   EXPECT_EQ(said.cause("Operation not permitted"), "Operation not permitted");
 }
 
+TEST_F(LogTest, TheFirstErrorOfWhatSucceedsIsKnown) {
+  {
+    LogQuote said;
+    EXPECT_EQ(said.first_error(), "");
+    rte_log(RTE_LOG_WARNING, RTE_LOGTYPE_EAL, "odd\n");
+    rte_log(RTE_LOG_ERR, RTE_LOGTYPE_EAL, "probe(): no device\n");
+    EXPECT_EQ(said.first_error(), "no device");
+  }
+  EXPECT_THAT(lines, ElementsAre(Pair(LogPriority::kWarning, "odd"),
+                                 Pair(LogPriority::kError, "probe(): no device")));
+}
+
 TEST(WithoutOrigin, CutsTheFunctionAndTheLibrary) {
   EXPECT_EQ(without_origin("EAL: no device"), "no device");
   EXPECT_EQ(without_origin("open_it(): no device"), "no device");

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/unit/machine/tree.h"
 
 namespace lyre::io::dpdk {
@@ -59,6 +61,81 @@ TEST(NicCheck, EnaOnUioNeedsAVersionThatCanPoll) {
   }
 }
 
+// It waited two seconds for each answer of its host, and could not be configured.
+TEST(NicCheck, AnIntelVirtualFunctionNeedsAnInterrupt) {
+  constexpr uint16_t kDevices[] = {0x1889, 0x37cd, 0x374d};
+  for (const uint16_t device : kDevices) {
+    for (const DpdkVersion& version : {kDebian12, kDebian13}) {
+      EXPECT_EQ(prepared({0x8086, device, "uio_pci_generic"}, version),
+                "0000:00:06.0: an Intel virtual function (iavf) gets no interrupt through "
+                "uio_pci_generic, allowed: igb_uio or vfio-pci for the NIC");
+    }
+    EXPECT_EQ(prepared({0x8086, device, "igb_uio"}, kDebian12), "0000:00:06.0");
+    EXPECT_EQ(prepared({0x8086, device, "vfio-pci"}, kDebian12), "0000:00:06.0");
+  }
+  EXPECT_EQ(prepared({0x8086, 0x1572, "uio_pci_generic"}, kDebian12), "0000:00:06.0") << "i40e";
+  for (const uint16_t polling : {uint16_t{0x154c}, uint16_t{0x1571}}) {
+    EXPECT_EQ(prepared({0x8086, polling, "uio_pci_generic"}, kDebian12), "0000:00:06.0");
+  }
+}
+
+constexpr const char* kIce = "0000:00:06.0";
+
+// DPDK said "Failed to load the DDP package,Use safe-mode-support=1".
+TEST(NicCheck, AnE810NeedsItsPackage) {
+  const PciNic without{0x8086, 0x1592, "vfio-pci", true, true};
+  EXPECT_THAT(prepared(without, kDebian12),
+              AllOf(HasSubstr("needs the file /lib/firmware/intel/ice/ddp/ice.pkg"),
+                    HasSubstr(", allowed: install")));
+  for (const char* args : {"0000:00:06.0,safe-mode-support=1", "0000:00:06.0,ddp_pkg_file=/a"}) {
+    EXPECT_EQ(prepared(without, kDebian13, args), args);
+  }
+  EXPECT_EQ(prepared({0x8086, 0x1592, "vfio-pci"}, kDebian12), kIce);
+}
+
+TEST(NicCheck, AnE810sPackageIsLookedForWhereItsDriverLooks) {
+  machine::Tree tree;
+  const std::string sys = tree.roots().sys;
+  const std::string firmware = tree.path("lib/firmware");
+  tree.add_nic(kIce, "0x8086 0x159b", "vfio-pci", "");
+  const auto lacks = [&] { return pci_nic_of(kIce, sys, firmware).lacks_firmware; };
+  EXPECT_TRUE(lacks());
+  for (const char* file : {"lib/firmware/intel/ice/ddp/ice-1.3.41.0.pkg",
+                           "lib/firmware/intel/ice/ddp-comms/ice.pkg"}) {
+    tree.write(file, "");
+    EXPECT_TRUE(lacks()) << file;
+  }
+  for (const char* file :
+       {"lib/firmware/intel/ice/ddp/ice.pkg", "lib/firmware/updates/intel/ice/ddp/ice.pkg",
+        "lib/firmware/intel/ice/ddp/ice.pkg.zst",
+        "lib/firmware/intel/ice/ddp/ice-00000000000000ff.pkg", "own/ice.pkg"}) {
+    tree.write("sys/module/firmware_class/parameters/path", tree.path("own").native() + "\n");
+    tree.write(file, "");
+    EXPECT_FALSE(lacks()) << file;
+    std::filesystem::remove(tree.path(file));
+    EXPECT_TRUE(lacks()) << file;
+  }
+}
+
+TEST(NicCheck, OnlyIceNeedsAPackage) {
+  machine::Tree tree;
+  const std::string sys = tree.roots().sys;
+  tree.add_nic("0000:00:07.0", "0x8086 0x1572", "vfio-pci", "");  // i40e
+  tree.add_nic("0000:00:08.0", "0x15b3 0x1592", "vfio-pci", "");  // not Intel's
+  for (const char* nic : {"0000:00:07.0", "0000:00:08.0"}) {
+    EXPECT_FALSE(pci_nic_of(nic, sys, tree.path("lib/firmware")).lacks_firmware) << nic;
+  }
+}
+
+// Its packets had wrong checksums, and those that were sent were not freed.
+TEST(NicCheck, AChelsioNicIsRefused) {
+  for (const DpdkVersion& version : {kDebian12, kDebian13}) {
+    EXPECT_THAT(prepared({0x1425, 0x5401, "vfio-pci"}, version),
+                AllOf(HasSubstr("0000:00:06.0: DPDK's driver of Chelsio NICs (cxgbe)"),
+                      HasSubstr(", allowed: another NIC")));
+  }
+}
+
 TEST(NicCheck, GvnicNeedsAVersionThatSendsEverything) {
   for (const DpdkVersion& version : {kDebian12, kUbuntu24, DpdkVersion{24, 11, 3},
                                      DpdkVersion{25, 3, 0}, DpdkVersion{25, 7, 1}}) {
@@ -85,10 +162,18 @@ TEST(NicCheck, Mlx5CopiesNoPacketsIntoItsDescriptors) {
   EXPECT_EQ(prepared(mlx5, kDebian12), "0000:00:06.0,txq_inline_max=0");
   EXPECT_EQ(prepared(mlx5, kDebian12, "0000:00:06.0,txq_inline_max=0,a=b"),
             "0000:00:06.0,txq_inline_max=0,a=b");
-  for (const char* option : {"txq_inline", "txq_inline_min", "txq_inline_max"}) {
+  // With the last one clients were lent bytes that were none of the packet's.
+  for (const char* option : {"txq_inline", "txq_inline_min", "txq_inline_max", "mprq_en"}) {
     EXPECT_EQ(prepared(mlx5, kDebian13, std::string("0000:00:06.0,") + option + "=128"),
               std::string("0000:00:06.0: ") + option + " is '128', allowed: 0, or leave it out");
   }
+}
+
+// Clients were lent bytes that were none of the packet's.
+TEST(NicCheck, NetvscReceivesIntoPacketMemory) {
+  EXPECT_TRUE(check_nic("vmbus:1,rx_extmbuf_enable=0,latency=20", kDebian13).ok());
+  EXPECT_EQ(check_nic("vmbus:1,rx_extmbuf_enable=1", kDebian13).error().text,
+            "vmbus:1: rx_extmbuf_enable is '1', allowed: 0, or leave it out");
 }
 
 TEST(NicCheck, ANicOfAManaFunctionIsNamedByItsAddress) {

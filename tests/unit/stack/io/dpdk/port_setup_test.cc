@@ -5,13 +5,16 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace lyre::io::dpdk {
 namespace {
 
 constexpr uint16_t kPortId = RTE_MAX_ETHPORTS - 1;  // no device has it
+constexpr uint16_t kFunctionId = kPortId - 1;
 
 /// What gVNIC offers with the queue formats GQI and DQO (gve_dev_info_get(), 22.11 to 26.07).
 constexpr uint64_t kGqiOffers = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_UDP_CKSUM |
@@ -25,9 +28,12 @@ struct PlayedNic {
   uint64_t tx_offers = 0;
   uint64_t tx_asked_for = 0;
   uint16_t rx_free_threshold = 0;
+  bool drops_for_a_full_ring = false;
   uint16_t tx_ring_max = 4096;
   uint16_t tx_descriptors = 0;
   uint32_t flags = 0;
+  const char* function = nullptr;  ///< the driver of a port with the same MAC address
+  int mtu_answer = 0;              ///< of rte_eth_dev_set_mtu()
   rte_eth_intr_conf interrupts = {};
 } nic;
 
@@ -57,6 +63,13 @@ class ConfigurePort : public ::testing::Test {
                                 has_interrupts, memories);
     EXPECT_TRUE(setup) << setup.error().text;
     return setup ? *setup : PortSetup{};
+  }
+  /// What keeps a port on the VMbus from being set up; empty: nothing.
+  std::string netvsc_refusal(size_t workers, uint32_t mtu_bytes = 1500) {
+    const std::vector<Memory*> memories(workers, static_cast<Memory*>(memory_.get()));
+    const auto setup = configure_port(kPortId, {.device = "vmbus:1", .mtu_bytes = mtu_bytes},
+                                      quirks_of("net_netvsc"), false, memories);
+    return setup ? "" : setup.error().text;
   }
   static bool is_asked_for_tso() { return (nic.tx_asked_for & RTE_ETH_TX_OFFLOAD_TCP_TSO) != 0; }
 
@@ -93,6 +106,19 @@ TEST_F(ConfigurePort, LetsGveFillItsReceiveRingAtOnce) {
   EXPECT_EQ(nic.rx_free_threshold, kUsualThreshold) << "the driver's own";
 }
 
+// ixgbe and igb received nothing for any worker while the ring of one was full.
+TEST_F(ConfigurePort, AFullRingOfSeveralDropsPackets) {
+  for (const char* driver : {"net_ixgbe", "net_e1000_igb", "net_igc", "net_ena"}) {
+    for (const size_t queues : {1, 2, 3}) {
+      nic = {};
+      const std::vector<Memory*> memories(queues, static_cast<Memory*>(memory_.get()));
+      ASSERT_TRUE(
+          configure_port(kPortId, {.device = "0000:00:06.0"}, quirks_of(driver), false, memories));
+      EXPECT_EQ(nic.drops_for_a_full_ring, queues > 1) << driver << ", " << queues;
+    }
+  }
+}
+
 // mlx5 told nobody that its device had failed.
 TEST_F(ConfigurePort, AsksForTheInterruptOfARemovedDevice) {
   nic.flags = RTE_ETH_DEV_INTR_LSC | RTE_ETH_DEV_INTR_RMV;
@@ -114,16 +140,40 @@ TEST_F(ConfigurePort, GivesVirtiosPackedRingsAsManyDescriptorsAsAWorkerFills) {
   EXPECT_EQ(nic.tx_descriptors, 1024u) << "of split rings";
 }
 
+// The host was told 1500, and dropped longer frames.
+TEST_F(ConfigurePort, NetvscTakesNoMtuThatItsHostIsNotTold) {
+  nic.mtu_answer = -ENOTSUP;
+  EXPECT_EQ(netvsc_refusal(1, 1500), "");
+  EXPECT_EQ(netvsc_refusal(1, 1501),
+            "vmbus:1: MTU 1501 cannot be told to the host before DPDK 24.03, allowed: 1500");
+  nic.mtu_answer = 0;
+  EXPECT_EQ(netvsc_refusal(1, 1501), "");
+}
+
+// DPDK said "VF configuration failed" only.
+TEST_F(ConfigurePort, NetvscHasAsManyQueuesAsItsFunctionTakes) {
+  nic.function = "net_mana";
+  EXPECT_EQ(netvsc_refusal(3),
+            "vmbus:1: net_mana takes 1, 2, 4, 8 or so many workers, and there are 3");
+  EXPECT_EQ(netvsc_refusal(2), "");
+  nic.function = "mlx5_pci";
+  EXPECT_EQ(netvsc_refusal(3), "");
+  nic.function = nullptr;
+  EXPECT_EQ(netvsc_refusal(3), "");
+}
+
 }  // namespace
 }  // namespace lyre::io::dpdk
 
 // DPDK's functions, in front of which this program has some of the same name.
+using lyre::io::dpdk::kFunctionId;
+using lyre::io::dpdk::kPortId;
 using lyre::io::dpdk::kUsualThreshold;
 using lyre::io::dpdk::nic;
 extern "C" {
-int rte_eth_dev_info_get(uint16_t, rte_eth_dev_info* out) {
+int rte_eth_dev_info_get(uint16_t port_id, rte_eth_dev_info* out) {
   *out = {};
-  out->driver_name = "net_played";
+  out->driver_name = port_id == kFunctionId ? nic.function : "net_played";
   out->max_rx_queues = out->max_tx_queues = 4;
   out->max_mtu = 9000;
   out->max_rx_pktlen = 9018;
@@ -142,6 +192,7 @@ int rte_eth_dev_adjust_nb_rx_tx_desc(uint16_t, uint16_t*, uint16_t*) { return 0;
 int rte_eth_rx_queue_setup(uint16_t, uint16_t, uint16_t, unsigned, const rte_eth_rxconf* asked,
                            rte_mempool*) {
   nic.rx_free_threshold = asked->rx_free_thresh;
+  nic.drops_for_a_full_ring = asked->rx_drop_en != 0;
   return 0;
 }
 int rte_eth_tx_queue_setup(uint16_t, uint16_t, uint16_t descriptors, unsigned,
@@ -150,5 +201,9 @@ int rte_eth_tx_queue_setup(uint16_t, uint16_t, uint16_t descriptors, unsigned,
   return 0;
 }
 int rte_eth_macaddr_get(uint16_t, rte_ether_addr*) { return 0; }
+int rte_eth_dev_is_valid_port(uint16_t port_id) {
+  return port_id == kPortId || (port_id == kFunctionId && nic.function != nullptr);
+}
+int rte_eth_dev_set_mtu(uint16_t, uint16_t) { return nic.mtu_answer; }
 int rte_eth_dev_socket_id(uint16_t) { return 0; }
 }

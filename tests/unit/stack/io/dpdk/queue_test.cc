@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,7 +33,9 @@ constexpr uint16_t kPortId = RTE_MAX_ETHPORTS - 1;  // no device has it
 struct PlayedDriver {
   size_t room = 0;
   int asked_answer = 0;         ///< of tx_done_cleanup
+  uint32_t asked = 0;           ///< calls of it
   bool copies_headers = false;  ///< it frees the first segment at once, as mlx5 does
+  int error = 0;                ///< of a system call that it makes in a burst
   std::deque<rte_mbuf*> held;
 
   void free_all() {
@@ -42,6 +45,7 @@ struct PlayedDriver {
 
 uint16_t take(void*, rte_mbuf** packets, uint16_t count) {
   if (count == 0) played.free_all();
+  if (played.error != 0) errno = played.error;
   uint16_t taken = 0;
   for (; taken < count && played.held.size() < played.room; ++taken) {
     rte_mbuf* packet = packets[taken];
@@ -49,6 +53,43 @@ uint16_t take(void*, rte_mbuf** packets, uint16_t count) {
       rte_pktmbuf_free_seg(std::exchange(packet, packet->next));
     }
     played.held.push_back(packet);
+  }
+  return taken;
+}
+
+rte_mbuf* played_arrival = nullptr;  ///< what the driver receives next
+
+uint16_t receive_arrival(void*, rte_mbuf** packets, uint16_t) {
+  if (played_arrival == nullptr) return 0;
+  packets[0] = std::exchange(played_arrival, nullptr);
+  return 1;
+}
+
+/// vmxnet3's transmit ring. Its driver frees sent packets in each burst, and drops a packet that
+/// has more segments than there are free descriptors, unless none is free. It tells that it was
+/// sent.
+struct PlayedRing {
+  uint32_t room = 0;  ///< descriptors
+  uint32_t used = 0;
+  size_t sent = 0;  ///< packets that the device has read, and that can be freed
+  uint32_t dropped = 0;
+} played_ring;
+
+uint16_t take_into_ring(void*, rte_mbuf** packets, uint16_t count) {
+  PlayedRing& ring = played_ring;
+  for (; ring.sent > 0; --ring.sent, played.held.pop_front()) {
+    ring.used -= played.held.front()->nb_segs;
+    rte_pktmbuf_free(played.held.front());
+  }
+  uint16_t taken = 0;
+  for (; taken < count && ring.used < ring.room; ++taken) {
+    if (ring.used + packets[taken]->nb_segs > ring.room) {
+      rte_pktmbuf_free(packets[taken]);
+      ++ring.dropped;
+      continue;
+    }
+    ring.used += packets[taken]->nb_segs;
+    played.held.push_back(packets[taken]);
   }
   return taken;
 }
@@ -91,10 +132,12 @@ class QueueOfCopies : public ::testing::Test {
     memory.reset();
   }
   std::unique_ptr<Queue> make_queue() {
-    auto made = std::make_unique<Queue>(
-        QueueSetup{
-            .port_id = kPortId, .quirks = &quirks, .is_nic_up = &is_nic_up, .limits = limits},
-        static_cast<Memory&>(*memory));
+    auto made = std::make_unique<Queue>(QueueSetup{.port_id = kPortId,
+                                                   .quirks = &quirks,
+                                                   .is_nic_up = &is_nic_up,
+                                                   .limits = limits,
+                                                   .tx_descriptors = tx_descriptors},
+                                        static_cast<Memory&>(*memory));
     made->start();
     return made;
   }
@@ -119,6 +162,7 @@ class QueueOfCopies : public ::testing::Test {
   const std::vector<uint8_t> client = std::vector<uint8_t>(1000, 7);
   DriverQuirks quirks;
   TransmitLimits limits{1, 1};
+  uint32_t tx_descriptors = 0;
   std::atomic<bool> is_nic_up{true};
   std::unique_ptr<PacketMemory> memory;
   std::unique_ptr<Queue> queue;
@@ -139,6 +183,92 @@ TEST_F(QueueOfCopies, AsksADriverWithoutACallForItByAnEmptyBurst) {
   played.asked_answer = -ENOTSUP;
   send_all_copies(*queue);
   EXPECT_EQ(send(*queue, 1), 1u);
+}
+
+// Clients were lent bytes that were none of the packet's.
+TEST_F(QueueOfCopies, DropsAReceivedPacketWhoseBytesAreOutsideOfItsPool) {
+  static void* no_data[RTE_MAX_QUEUES_PER_PORT] = {};
+  struct rte_eth_fp_ops& calls = rte_eth_fp_ops[kPortId];
+  calls.rx_pkt_burst = receive_arrival;
+  calls.rxq.data = no_data;
+  calls.rxq.clbk = no_data;
+  const auto slots = memory->rx_slots_free();
+  char outside[2048] = {};
+  rte_mbuf_ext_shared_info shared = {};
+  shared.free_cb = [](void*, void*) {};
+  rte_mbuf_ext_refcnt_set(&shared, 1);
+  for (const bool is_outside : {true, false}) {
+    played_arrival = rte_pktmbuf_alloc(static_cast<Memory&>(*memory).rx_mempool());
+    ASSERT_NE(played_arrival, nullptr);
+    if (is_outside) rte_pktmbuf_attach_extbuf(played_arrival, outside, 0, sizeof outside, &shared);
+    played_arrival->data_len = 60;
+    played_arrival->pkt_len = 60;
+    PacketBuf* received[1];
+    ASSERT_EQ(queue->rx_burst(received), is_outside ? 0u : 1u);
+    if (!is_outside) memory->release(received);
+    EXPECT_EQ(queue->counters().rx_missed, 1u);
+    EXPECT_EQ(memory->rx_slots_free(), slots);
+  }
+}
+
+// The driver says that it sent them. They waited for the next packet, the end of a message for the
+// retransmission timer.
+TEST_F(QueueOfCopies, OffersAgainWhatTheKernelRefused) {
+  int ends[2] = {-1, -1};  // in place of the driver's socket, whose sendto() sends a datagram
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_DGRAM, 0, ends), 0);
+  const auto offers = [&] {
+    char byte;
+    return ::recv(ends[1], &byte, 1, MSG_DONTWAIT) == 0;
+  };
+  Queue refused(QueueSetup{.port_id = kPortId,
+                           .quirks = &quirks_of("net_af_packet"),
+                           .is_nic_up = &is_nic_up,
+                           .limits = limits,
+                           .packet_socket = ends[0]},
+                static_cast<Memory&>(*memory));
+  refused.start();
+  played.error = ENOBUFS;
+  EXPECT_EQ(send(refused, 1), 1u);
+  EXPECT_TRUE(refused.has_unsent());
+  EXPECT_FALSE(offers()) << "the worker does that after a while";
+  EXPECT_EQ(send(refused, 1), 1u);
+  EXPECT_FALSE(offers()) << "the driver has offered them with the next packet";
+  EXPECT_EQ(refused.tx_burst({}), 0u);
+  EXPECT_TRUE(offers());
+  EXPECT_FALSE(refused.has_unsent());
+  EXPECT_EQ(send(refused, 1), 1u);
+  is_nic_up = false;
+  EXPECT_EQ(refused.tx_burst({}), 0u);
+  EXPECT_FALSE(offers()) << "without a carrier";
+  EXPECT_FALSE(refused.has_unsent()) << "the worker sleeps";
+  EXPECT_EQ(send(refused, 1), 1u);
+  EXPECT_TRUE(refused.has_unsent());
+  refused.suspend();
+  EXPECT_FALSE(refused.has_unsent()) << "no worker waits for a port that does not run";
+  for (const int fd : ends) ::close(fd);
+}
+
+// Other drivers leave such errors of calls that have nothing to do with packets.
+TEST_F(QueueOfCopies, KnowsNothingOfErrorsOfOtherDrivers) {
+  played.error = ENOBUFS;
+  EXPECT_EQ(send(*queue, 1), 1u);
+  EXPECT_FALSE(queue->has_unsent());
+}
+
+// These free packets that were not sent, or crash.
+TEST_F(QueueOfCopies, DoesNotAskADriverThatAnswersWrongly) {
+  for (const char* driver :
+       {"net_i40e", "net_ice", "net_iavf", "net_ixgbe", "net_ixgbe_vf", "net_txgbe", "net_txgbe_vf",
+        "net_ngbe", "net_e1000_igb", "net_e1000_igb_vf", "net_igc"}) {
+    quirks = quirks_of(driver);
+    ASSERT_EQ(send(*queue, 1), 1u);
+    queue->reclaim();
+    EXPECT_EQ(played.asked, 0u) << driver;
+    EXPECT_GT(queue->tx_held(), 0u) << driver;
+  }
+  quirks = DriverQuirks{};
+  queue->reclaim();
+  EXPECT_EQ(played.asked, 1u) << "others are asked";
 }
 
 // It had to send by itself first, which it did not while it had nothing to send.
@@ -321,12 +451,133 @@ TEST_F(QueueThatPushes, ARefusedPacketIsNotHeld) {
   EXPECT_EQ(memory->region_holds(kPinned), 1u) << "the driver's";
 }
 
+class QueueOfIxgbe : public QueueOfCopies {
+ protected:
+  static constexpr uint32_t kPinned = 4;
+  static constexpr uint32_t kPieceBytes = 60 << 10;
+
+  void SetUp() override {
+    quirks = quirks_of("net_ixgbe");
+    limits = {40, 40};
+    QueueOfCopies::SetUp();
+    if (HasFatalFailure()) return;
+    ASSERT_TRUE(memory->add_region(kPinned, {.base = pages.data(), .bytes = pages.bytes()}));
+    ASSERT_GT(memory->region_segment_bytes(kPinned), 0u) << "it would be copied";
+  }
+  const SharedPages pages{(kPieceBytes + kTestPageBytes - 1) / kTestPageBytes};
+};
+
+// A descriptor of the NIC takes less than a segment may have, and the driver does not cut.
+TEST_F(QueueOfIxgbe, ALargePieceIsCutToWhatADescriptorTakes) {
+  PacketBuf* packet = nullptr;
+  ASSERT_EQ(memory->alloc_tx({&packet, 1}), 1u);
+  packet->length = 54;
+  packet->pieces[packet->piece_count++] = {kPinned, kPieceBytes, 0};
+  ASSERT_EQ(queue->tx_burst({&packet, 1}), 1u);
+  ASSERT_EQ(played.held.size(), 1u);
+  EXPECT_EQ(played.held.front()->pkt_len, 54 + kPieceBytes);
+  for (const rte_mbuf* segment = played.held.front(); segment != nullptr; segment = segment->next) {
+    EXPECT_LE(segment->data_len, 15872);
+  }
+  EXPECT_EQ(queue->counters().tx_linearised_bytes, 0u) << "it was copied";
+}
+
+/// A queue with vmxnet3's ring, of which 31 descriptors can be in use.
+class QueueOfARing : public QueueThatPushes {
+ protected:
+  static constexpr uint32_t kSegments = 7;  // four such packets fit
+
+  void SetUp() override {
+    quirks.drops_when_full = true;
+    tx_descriptors = 32;
+    QueueThatPushes::SetUp();
+    if (HasFatalFailure()) return;
+    quirks.push_bytes_max = 0;
+    played.asked_answer = -ENOTSUP;
+    played_ring = {.room = tx_descriptors - 1};
+    rte_eth_fp_ops[kPortId].tx_pkt_burst = take_into_ring;
+  }
+  /// Sends packets of seven segments in one burst. Returns how many the queue took.
+  size_t send_large(size_t count) {
+    std::vector<PacketBuf*> packets(count);
+    EXPECT_EQ(memory->alloc_tx(packets), count);
+    for (PacketBuf* packet : packets) {
+      packet->length = kHeaderBytes;
+      for (uint32_t i = 1; i < kSegments; ++i) {
+        packet->pieces[packet->piece_count++] = {kPinned, 100, 100 * i};
+      }
+    }
+    const size_t taken = queue->tx_burst(packets);
+    memory->release(std::span(packets).subspan(taken));
+    return taken;
+  }
+  /// The device reads so many packets, and the worker asks for them.
+  void read_and_reclaim(size_t count) {
+    played_ring.sent = count;
+    queue->reclaim();
+  }
+};
+
+// The driver dropped it, and the session waited for its retransmission timer.
+TEST_F(QueueOfARing, APacketThatDoesNotFitTheRingWaits) {
+  for (int i = 0; i < 4; ++i) ASSERT_EQ(send_large(1), 1u);
+  EXPECT_EQ(send_large(1), 1u);
+  EXPECT_EQ(played_ring.dropped, 0u);
+  EXPECT_TRUE(queue->has_unsent());
+  read_and_reclaim(1);
+  EXPECT_EQ(played_ring.dropped, 0u);
+  EXPECT_FALSE(queue->has_unsent());
+  EXPECT_EQ(played.held.size(), 4u);
+  EXPECT_EQ(queue->counters().tx_packets, 5u);
+  read_and_reclaim(4);
+  EXPECT_EQ(queue->tx_held(), 0u);
+}
+
+TEST_F(QueueOfARing, OfABurstThatDoesNotFitAPartIsSent) {
+  EXPECT_EQ(send_large(5), 5u);
+  EXPECT_EQ(played.held.size(), 4u);
+  EXPECT_TRUE(queue->has_unsent());
+  EXPECT_EQ(queue->counters().tx_packets, 4u);
+  EXPECT_EQ(send_large(1), 0u) << "one is pending";
+  read_and_reclaim(2);
+  EXPECT_TRUE(queue->has_unsent()) << "only the last packet of the part was marked";
+  read_and_reclaim(2);
+  EXPECT_FALSE(queue->has_unsent());
+  EXPECT_EQ(played.held.size(), 1u);
+  EXPECT_GE(queue->tx_held(), 1u);
+  read_and_reclaim(1);
+  EXPECT_EQ(queue->tx_held(), 0u);
+  EXPECT_EQ(played_ring.dropped, 0u);
+}
+
+TEST_F(QueueOfARing, ARingThatIsReadAgainAndAgainIsFilledAgain) {
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(send_large(4), 4u);
+    EXPECT_EQ(played.held.size(), 4u);
+    read_and_reclaim(4);
+    EXPECT_EQ(queue->tx_held(), 0u);
+  }
+  EXPECT_EQ(played_ring.dropped, 0u);
+}
+
+TEST_F(QueueOfARing, APacketThatWaitsIsDroppedWithTheLink) {
+  ASSERT_EQ(send_large(5), 5u);
+  is_nic_up = false;
+  queue->reclaim();
+  EXPECT_FALSE(queue->has_unsent());
+  EXPECT_EQ(queue->counters().tx_dropped, 1u);
+  EXPECT_EQ(queue->tx_held(), 5u) << "four are in the ring";
+  read_and_reclaim(4);
+  EXPECT_EQ(queue->tx_held(), 0u);
+}
+
 }  // namespace
 }  // namespace lyre::io::dpdk
 
 /// DPDK's function, in front of which this program has one of the same name.
 extern "C" int rte_eth_tx_done_cleanup(uint16_t, uint16_t, uint32_t) {
   using lyre::io::dpdk::played;
+  ++played.asked;
   if (played.asked_answer == 0) played.free_all();
   return played.asked_answer;
 }

@@ -13,6 +13,7 @@ TEST(RetryClock, TheTimeBetweenAttemptsDoubles) {
   for (Nanos period = RetryClock::kPeriodMin; period < RetryClock::kPeriodMax;
        period = period * 2) {
     retry.note_failure();
+    EXPECT_FALSE(retry.is_slowest());
     EXPECT_FALSE(retry.is_due());
     retry.look(now);
     EXPECT_FALSE(retry.is_due());
@@ -22,6 +23,7 @@ TEST(RetryClock, TheTimeBetweenAttemptsDoubles) {
     EXPECT_TRUE(retry.is_due());
   }
   retry.note_failure();
+  EXPECT_TRUE(retry.is_slowest());
   retry.look(now);
   retry.look(now + RetryClock::kPeriodMax);
   EXPECT_TRUE(retry.is_due());

@@ -52,6 +52,21 @@ class SentMarksTest : public ::testing::Test {
   std::optional<SentMarks> marks;
 };
 
+// Of a burst of which a part did not fit the ring, no packet has a count.
+TEST_F(SentMarksTest, TellsTheDescriptorsOfFreedPackets) {
+  marks->add(SentMarks::hold(&packets[0]), 10, 24);
+  marks->add(SentMarks::hold(&packets[1]), 0, 40);
+  EXPECT_EQ(marks->freed(), 0u);
+  EXPECT_EQ(marks->freed_descriptors(), 0u);
+  driver_frees(0);
+  EXPECT_EQ(marks->freed(), 10u);
+  EXPECT_EQ(marks->freed_descriptors(), 24u);
+  driver_frees(1);
+  EXPECT_EQ(marks->freed(), 10u);
+  EXPECT_EQ(marks->freed_descriptors(), 40u);
+  EXPECT_TRUE(marks->empty());
+}
+
 TEST_F(SentMarksTest, TellsWhatTheDriverFreedInOrder) {
   send(0, 10);
   send(1, 20);

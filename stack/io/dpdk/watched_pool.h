@@ -13,23 +13,23 @@
 
 namespace lyre::io::dpdk {
 
-/// The receive pool of a worker as the driver of an AF_XDP queue sees it. The driver does not free
-/// the packets in its rings when it closes: this class knows which ones they are. While the driver
-/// holds a packet, this is the packet's pool, so that the driver frees it into this one.
+/// The receive pool of a worker, for a driver that does not free the packets in its rings when it
+/// closes (AF_XDP, mana): this class knows which ones they are. While the driver holds a packet,
+/// this is the packet's pool, so that the driver frees it into this one.
 /// Thread: the worker of the queue; while the queue is suspended, the control thread.
-class XdpPool {
+class WatchedPool {
  public:
-  explicit XdpPool(Memory& memory);
-  XdpPool(const XdpPool&) = delete;
-  XdpPool& operator=(const XdpPool&) = delete;
+  explicit WatchedPool(Memory& memory);
+  WatchedPool(const WatchedPool&) = delete;
+  WatchedPool& operator=(const WatchedPool&) = delete;
 
   /// For the driver only: it allocates, frees, and reads where the packets are.
   rte_mempool* mempool();
   /// The driver has received these packets and holds them no longer.
   void on_received(std::span<rte_mbuf* const> packets);
   /// Frees the packets that the driver held. Those that a NIC may still write are kept until its
-  /// interface is gone. `interface`: the index of the one that the driver used. REQUIRES: the
-  /// device is closed, and its sockets are.
+  /// interface is gone. `interface`: the index of the one that the driver used; 0: it used none.
+  /// REQUIRES: the device is closed, and its sockets are.
   void take_back(uint32_t interface, bool is_zero_copy);
   /// False: slots are kept for a NIC, and with a ring of `ring_slots` less than a quarter of the
   /// pool would be free.
@@ -57,25 +57,27 @@ class XdpPool {
 };
 
 /// Those of a port; none for a port of another driver.
-class XdpPools {
+class WatchedPools {
  public:
-  explicit XdpPools(std::span<Memory* const> memories) {
-    for (Memory* memory : memories) pools_.push_back(std::make_unique<XdpPool>(*memory));
+  /// Makes a pool for each memory, unless there are pools already.
+  void make(std::span<Memory* const> memories) {
+    if (!pools_.empty()) return;
+    for (Memory* memory : memories) pools_.push_back(std::make_unique<WatchedPool>(*memory));
   }
   /// nullptr: the driver uses the memory's own pool.
-  XdpPool* of_queue(uint16_t queue) const {
+  WatchedPool* of_queue(uint16_t queue) const {
     return queue < pools_.size() ? pools_[queue].get() : nullptr;
   }
   /// Those that the driver allocates from.
   std::vector<rte_mempool*> mempools() const;
-  /// As XdpPool has it.
+  /// As WatchedPool has it.
   void take_back(uint32_t interface, bool is_zero_copy) {
     for (const auto& pool : pools_) pool->take_back(interface, is_zero_copy);
   }
   bool has_room(uint32_t ring_slots) const;
 
  private:
-  std::vector<std::unique_ptr<XdpPool>> pools_;
+  std::vector<std::unique_ptr<WatchedPool>> pools_;
 };
 
 }  // namespace lyre::io::dpdk

@@ -1,4 +1,4 @@
-#include "stack/io/dpdk/xdp_pool.h"
+#include "stack/io/dpdk/watched_pool.h"
 
 #include <net/if.h>
 
@@ -19,7 +19,8 @@ bool is_gone(uint32_t interface) {
 
 }  // namespace
 
-XdpPool::XdpPool(Memory& memory) : memory_(memory), holders_(memory.rx_slot_count(), kNone) {
+WatchedPool::WatchedPool(Memory& memory)
+    : memory_(memory), holders_(memory.rx_slot_count(), kNone) {
   static_assert(offsetof(Descriptor, layout) == sizeof(rte_mempool),
                 "rte_mempool_get_priv() looks there where cache_size is 0");
   rte_mempool* own = memory_.rx_mempool();
@@ -32,10 +33,10 @@ XdpPool::XdpPool(Memory& memory) : memory_(memory), holders_(memory.rx_slot_coun
 }
 
 /// Negative: DPDK has no room for another kind of pool.
-int XdpPool::ops_index() {
+int WatchedPool::ops_index() {
   static const int index = [] {
     rte_mempool_ops ops = {};
-    std::copy_n("lyre-xdp", sizeof("lyre-xdp"), ops.name);
+    std::copy_n("lyre-watched", sizeof("lyre-watched"), ops.name);
     ops.alloc = [](rte_mempool*) { return 0; };
     ops.enqueue = enqueue;
     ops.dequeue = dequeue;
@@ -45,18 +46,18 @@ int XdpPool::ops_index() {
   return index;
 }
 
-rte_mempool* XdpPool::mempool() {
+rte_mempool* WatchedPool::mempool() {
   return ops_index() < 0 ? memory_.rx_mempool() : &descriptor_.mempool;
 }
 
-int XdpPool::enqueue(rte_mempool* mempool, void* const* objects, unsigned count) {
-  auto& self = *static_cast<XdpPool*>(mempool->pool_data);
+int WatchedPool::enqueue(rte_mempool* mempool, void* const* objects, unsigned count) {
+  auto& self = *static_cast<WatchedPool*>(mempool->pool_data);
   for (unsigned i = 0; i < count; ++i) self.put(*static_cast<rte_mbuf*>(objects[i]));
   return 0;
 }
 
-int XdpPool::dequeue(rte_mempool* mempool, void** objects, unsigned count) {
-  auto& self = *static_cast<XdpPool*>(mempool->pool_data);
+int WatchedPool::dequeue(rte_mempool* mempool, void** objects, unsigned count) {
+  auto& self = *static_cast<WatchedPool*>(mempool->pool_data);
   if (rte_mempool_get_bulk(self.memory_.rx_mempool(), objects, count) != 0) return -ENOBUFS;
   for (unsigned i = 0; i < count; ++i) {
     auto* mbuf = static_cast<rte_mbuf*>(objects[i]);
@@ -66,17 +67,17 @@ int XdpPool::dequeue(rte_mempool* mempool, void** objects, unsigned count) {
   return 0;
 }
 
-unsigned XdpPool::free_count(const rte_mempool* mempool) {
-  return static_cast<XdpPool*>(mempool->pool_data)->memory_.rx_slots_free();
+unsigned WatchedPool::free_count(const rte_mempool* mempool) {
+  return static_cast<WatchedPool*>(mempool->pool_data)->memory_.rx_slots_free();
 }
 
-void XdpPool::put(rte_mbuf& mbuf) {
+void WatchedPool::put(rte_mbuf& mbuf) {
   holders_[packet_of(&mbuf)->slot] = kNone;
   mbuf.pool = memory_.rx_mempool();
   rte_mempool_put(mbuf.pool, &mbuf);
 }
 
-void XdpPool::on_received(std::span<rte_mbuf* const> packets) {
+void WatchedPool::on_received(std::span<rte_mbuf* const> packets) {
   for (rte_mbuf* mbuf : packets) {
     for (; mbuf != nullptr; mbuf = mbuf->next) {
       holders_[packet_of(mbuf)->slot] = kNone;
@@ -87,7 +88,7 @@ void XdpPool::on_received(std::span<rte_mbuf* const> packets) {
 
 /// With zero-copy the NIC writes into the slots, and the kernel stops that some time after the
 /// socket is closed, which nobody is told of. Without it the kernel has done its last copy.
-void XdpPool::take_back(uint32_t interface, bool is_zero_copy) {
+void WatchedPool::take_back(uint32_t interface, bool is_zero_copy) {
   for (uint32_t slot = 0; slot < holders_.size(); ++slot) {
     uint32_t& holder = holders_[slot];
     if (holder == kDriver && is_zero_copy) holder = interface;
@@ -97,20 +98,20 @@ void XdpPool::take_back(uint32_t interface, bool is_zero_copy) {
   memory_.return_cached();
 }
 
-bool XdpPool::has_room(uint32_t ring_slots) const {
+bool WatchedPool::has_room(uint32_t ring_slots) const {
   const bool is_any_kept = std::any_of(holders_.begin(), holders_.end(), [](uint32_t holder) {
     return holder != kNone && holder != kDriver;
   });
   return !is_any_kept || memory_.rx_slots_free() >= memory_.rx_slot_count() / 4 + ring_slots;
 }
 
-std::vector<rte_mempool*> XdpPools::mempools() const {
+std::vector<rte_mempool*> WatchedPools::mempools() const {
   std::vector<rte_mempool*> out;
   for (const auto& pool : pools_) out.push_back(pool->mempool());
   return out;
 }
 
-bool XdpPools::has_room(uint32_t ring_slots) const {
+bool WatchedPools::has_room(uint32_t ring_slots) const {
   return std::all_of(pools_.begin(), pools_.end(),
                      [&](const auto& pool) { return pool->has_room(ring_slots); });
 }

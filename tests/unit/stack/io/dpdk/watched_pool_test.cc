@@ -1,4 +1,4 @@
-#include "stack/io/dpdk/xdp_pool.h"
+#include "stack/io/dpdk/watched_pool.h"
 
 #include <gtest/gtest.h>
 #include <net/if.h>
@@ -18,14 +18,14 @@ namespace {
 Backend* environment() {
   static std::unique_ptr<Backend> started;
   if (started != nullptr) return started.get();
-  auto made = start_environment({.file_prefix = "lyre-unit-xdp-" + std::to_string(::getpid())});
+  auto made = start_environment({.file_prefix = "lyre-unit-pool-" + std::to_string(::getpid())});
   if (!made || !(*made)->register_worker_thread()) return nullptr;
   started = std::move(*made);
   return started.get();
 }
 
 /// A receive pool of 64 slots, of which a driver takes 32 for its ring.
-class XdpPoolOfAQueue : public ::testing::Test {
+class WatchedPoolOfAQueue : public ::testing::Test {
  protected:
   static constexpr uint32_t kSlots = 64;
   static constexpr uint32_t kRing = 32;
@@ -36,18 +36,18 @@ class XdpPoolOfAQueue : public ::testing::Test {
     auto made = environment()->make_memory(0, {.rx_slots = kSlots, .tx_packets = 64});
     ASSERT_TRUE(made) << made.error().text;
     memory = std::move(*made);
-    pool = std::make_unique<XdpPool>(static_cast<Memory&>(*memory));
+    pool = std::make_unique<WatchedPool>(static_cast<Memory&>(*memory));
     ASSERT_EQ(rte_pktmbuf_alloc_bulk(pool->mempool(), ring.data(), kRing), 0);
     ASSERT_EQ(memory->rx_slots_free(), kSlots - kRing);
   }
 
   std::unique_ptr<PacketMemory> memory;
-  std::unique_ptr<XdpPool> pool;
+  std::unique_ptr<WatchedPool> pool;
   std::array<rte_mbuf*, kRing> ring{};
   const uint32_t loopback = if_nametoindex("lo");
 };
 
-TEST_F(XdpPoolOfAQueue, TakesBackWhatTheDriverHoldsAndNothingElse) {
+TEST_F(WatchedPoolOfAQueue, TakesBackWhatTheDriverHoldsAndNothingElse) {
   pool->on_received(std::span(ring).first(2));
   rte_pktmbuf_free(ring[2]);  // by the driver: sent
   PacketBuf* kept = packet_of(ring[0]);
@@ -63,7 +63,7 @@ TEST_F(XdpPoolOfAQueue, TakesBackWhatTheDriverHoldsAndNothingElse) {
   EXPECT_EQ(memory->rx_slots_free(), kSlots) << "none is freed twice";
 }
 
-TEST_F(XdpPoolOfAQueue, LooksLikeTheReceivePoolToADriver) {
+TEST_F(WatchedPoolOfAQueue, LooksLikeTheReceivePoolToADriver) {
   rte_mempool& own = *static_cast<Memory&>(*memory).rx_mempool();
   rte_mempool& seen = *pool->mempool();
   EXPECT_EQ(STAILQ_FIRST(&seen.mem_list)->addr, STAILQ_FIRST(&own.mem_list)->addr);
@@ -74,7 +74,7 @@ TEST_F(XdpPoolOfAQueue, LooksLikeTheReceivePoolToADriver) {
 }
 
 // The kernel stops a NIC that writes into the slots some time after the socket is closed.
-TEST_F(XdpPoolOfAQueue, KeepsWhatANicMayWriteAndRefusesARingForWhichThereIsNoRoom) {
+TEST_F(WatchedPoolOfAQueue, KeepsWhatANicMayWriteAndRefusesARingForWhichThereIsNoRoom) {
   if (loopback == 0) GTEST_SKIP() << "there is no loopback interface";
   EXPECT_TRUE(pool->has_room(kSlots)) << "nothing is kept";
   pool->take_back(loopback, true);
@@ -83,7 +83,7 @@ TEST_F(XdpPoolOfAQueue, KeepsWhatANicMayWriteAndRefusesARingForWhichThereIsNoRoo
   EXPECT_FALSE(pool->has_room(kSlots / 4 + 1));
 }
 
-TEST_F(XdpPoolOfAQueue, TakesBackWhatANicWroteWhenItIsGone) {
+TEST_F(WatchedPoolOfAQueue, TakesBackWhatANicWroteWhenItIsGone) {
   pool->take_back(kGone, true);
   EXPECT_EQ(memory->rx_slots_free(), kSlots);
 }

@@ -1,0 +1,116 @@
+#include "stack/io/dpdk/memif_listener.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string_view>
+
+#include "stack/io/dpdk/interrupt_thread.h"
+#include "stack/io/dpdk/kernel_interface.h"
+
+namespace lyre::io::dpdk {
+namespace {
+
+constexpr std::string_view kDefaultPath = "/run/memif.sock";
+
+enum class Kind : uint8_t { kListener, kAccepted };
+
+/// The open ports of each path.
+std::map<std::string, uint32_t>& ports_by_path() {
+  static std::map<std::string, uint32_t> ports;
+  return ports;
+}
+
+int option_of(int fd, int option) {
+  int value = 0;
+  socklen_t bytes = sizeof value;
+  return ::getsockopt(fd, SOL_SOCKET, option, &value, &bytes) == 0 ? value : -1;
+}
+
+/// Of a file, or abstract: the driver tells its sockets apart by the text alone. What accept()
+/// returns has the listener's name, and a client's socket has none.
+std::string name_of_socket(int fd) {
+  sockaddr_un address = {};
+  socklen_t bytes = sizeof address;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) return {};
+  const auto end = std::min<size_t>(bytes, sizeof address);
+  if (end <= offsetof(sockaddr_un, sun_path)) return {};
+  std::string_view name(address.sun_path, end - offsetof(sockaddr_un, sun_path));
+  if (name.front() == '\0') name.remove_prefix(1);
+  return std::string(name.substr(0, name.find('\0')));
+}
+
+bool is_at(int fd, Kind kind, const std::string& path) {
+  return option_of(fd, SO_TYPE) == SOCK_SEQPACKET &&
+         option_of(fd, SO_ACCEPTCONN) == (kind == Kind::kListener ? 1 : 0) &&
+         name_of_socket(fd) == path;
+}
+
+/// Puts a descriptor that is never readable in the listener's place. The number cannot be given
+/// back: the callback cannot be removed without its address, and DPDK's interrupt thread ends the
+/// process when a descriptor of its list is closed, or calls back for what has the number next.
+void close_listener(const std::string& path) {
+  for (const int fd : sockets_of(AF_UNIX)) {
+    if (!is_at(fd, Kind::kListener, path)) continue;
+    const int silent = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (silent < 0) return;
+    ::dup3(silent, fd, O_CLOEXEC);
+    ::close(silent);
+  }
+}
+
+/// The driver closes a connection that ends, in the interrupt thread. Returns how many there are.
+/// They are looked at by a descriptor of this thread's own, as that one may close its own
+/// meanwhile.
+size_t shut_connections_down(const std::string& path) {
+  size_t count = 0;
+  for (const int fd : sockets_of(AF_UNIX)) {
+    const int own = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (own < 0) continue;
+    if (is_at(own, Kind::kAccepted, path)) {
+      ::shutdown(own, SHUT_RDWR);
+      ++count;
+    }
+    ::close(own);
+  }
+  return count;
+}
+
+/// A connection that is being accepted is there when the interrupt thread has finished. If it does
+/// not finish, connections stay: it would see their end after the driver has freed the listener's.
+void take_down(const std::string& path) {
+  constexpr int kTriesMax = 20;
+  close_listener(path);
+  if (!let_interrupt_thread_finish()) return;
+  for (int i = 0; i < kTriesMax && shut_connections_down(path) > 0; ++i) {
+    if (!let_interrupt_thread_finish()) return;
+  }
+  let_interrupt_thread_finish();  // what it frees after it has closed the last one
+}
+
+}  // namespace
+
+void MemifListener::begin(const DeviceArgs& args) {
+  if (args.driver() != "net_memif") return;
+  path_ = args.has("socket") ? args.value_of("socket") : kDefaultPath;
+  ++ports_by_path()[path_];
+}
+
+void MemifListener::end() {
+  if (path_.empty()) return;
+  const auto ports = ports_by_path().find(path_);
+  if (--ports->second == 0) {
+    ports_by_path().erase(ports);
+    take_down(path_);
+  }
+  path_.clear();
+}
+
+}  // namespace lyre::io::dpdk

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "stack/base/nanos.h"
+#include "stack/io/dpdk/driver_quirks.h"
+#include "stack/io/dpdk/port_setup.h"
+
+namespace lyre::io::dpdk {
+
+/// What is known of the link of a NIC. Some drivers sleep until the device has answered: they are
+/// asked seldom, however often the link is looked at.
+/// Thread: the control thread; what shown() points to may be read on any.
+class NicLink {
+ public:
+  /// Between two questions to a driver that is slow to tell, while the link is up and while it is
+  /// down.
+  static constexpr Nanos kUpPeriod = seconds(5);
+  static constexpr Nanos kDownPeriod = seconds(1);
+
+  void look(Nanos now) { now_ = now; }
+  /// Asks the driver, where an answer is due. A link of which the driver cannot tell is up.
+  void update(uint16_t port_id, const DriverQuirks& quirks, const PortSetup& setup);
+  /// The device was started again: the driver is asked in the next update().
+  void forget() { due_at_ = Nanos(); }
+  /// 0: unknown. Of a driver that is slow to tell: as of the last update() that asked.
+  uint32_t speed_mbps(uint16_t port_id, const DriverQuirks& quirks) const;
+  const std::atomic<bool>* shown() const { return &is_up_; }
+
+ private:
+  // Relaxed: a lone flag, one writer.
+  std::atomic<bool> is_up_{false};
+  std::optional<uint32_t> last_mbps_;
+  Nanos now_;
+  Nanos due_at_;
+};
+
+}  // namespace lyre::io::dpdk

@@ -1,0 +1,76 @@
+#include "stack/io/dpdk/nic_link.h"
+
+#include <gtest/gtest.h>
+#include <rte_ethdev.h>
+
+namespace lyre::io::dpdk {
+namespace {
+
+/// What the test plays of a driver.
+struct PlayedLink {
+  uint16_t status = RTE_ETH_LINK_UP;
+  int questions = 0;
+} played_link;
+
+class NicLinkOfNetvsc : public ::testing::Test {
+ protected:
+  void SetUp() override { played_link = {}; }
+  /// Looks every 20 ms, as while another port is down. Each look asks twice for the link, and a
+  /// client for the speed.
+  void look_for(Nanos time) {
+    for (const Nanos end = now_ + time; now_ < end; now_ = now_ + millis(20)) {
+      link_.look(now_);
+      link_.update(0, quirks_, {});
+      link_.update(0, quirks_, {});
+      EXPECT_EQ(link_.speed_mbps(0, quirks_), 50'000u);
+    }
+  }
+
+  const DriverQuirks& quirks_ = quirks_of("net_netvsc");
+  NicLink link_;
+  Nanos now_ = seconds(100);
+};
+
+// A sixth of a core was busy with it.
+TEST_F(NicLinkOfNetvsc, IsAskedForEveryFewSeconds) {
+  look_for(seconds(60));
+  EXPECT_EQ(played_link.questions, 12);
+  EXPECT_TRUE(link_.shown()->load());
+}
+
+TEST_F(NicLinkOfNetvsc, IsAskedForEachSecondWhileItIsDown) {
+  played_link.status = RTE_ETH_LINK_DOWN;
+  look_for(seconds(60));
+  EXPECT_EQ(played_link.questions, 60);
+  EXPECT_FALSE(link_.shown()->load());
+  played_link.status = RTE_ETH_LINK_UP;
+  look_for(seconds(1));
+  EXPECT_TRUE(link_.shown()->load());
+}
+
+TEST_F(NicLinkOfNetvsc, IsAskedForWhenTheDeviceWasStartedAgain) {
+  look_for(millis(20));
+  played_link.status = RTE_ETH_LINK_DOWN;
+  look_for(millis(20));
+  EXPECT_TRUE(link_.shown()->load());
+  link_.forget();
+  look_for(millis(20));
+  EXPECT_FALSE(link_.shown()->load());
+}
+
+TEST_F(NicLinkOfNetvsc, OtherDriversAreAskedEachTime) {
+  for (int i = 0; i < 3; ++i) link_.update(0, quirks_of("net_ena"), {});
+  EXPECT_EQ(played_link.questions, 3);
+}
+
+}  // namespace
+}  // namespace lyre::io::dpdk
+
+// DPDK's function, in front of which this program has one of the same name.
+using lyre::io::dpdk::played_link;
+extern "C" int rte_eth_link_get_nowait(uint16_t, rte_eth_link* out) {
+  ++played_link.questions;
+  out->link_status = played_link.status != 0;
+  out->link_speed = 50'000;
+  return 0;
+}
