@@ -74,6 +74,13 @@ int ask_to_deregister(const lyre_region& region) {
   return lyre::client::fail(LYRE_E_TIMEDOUT, "the daemon: %s", reply.text);
 }
 
+bool sends_from(const lyre_session& session, uint32_t region) {
+  for (size_t i = 0; i < session.sends.size(); ++i) {
+    if (session.sends[i].region == region) return true;
+  }
+  return false;
+}
+
 /// Names of the regions that sends under way name: those of closed sessions, or of all others.
 std::unordered_set<uint32_t> unsent_regions(const lyre_context& context, bool of_closed) {
   std::unordered_set<uint32_t> names;
@@ -149,6 +156,16 @@ int lyre_region_is_direct(const lyre_region* region, const char** why) {
   const bool is_direct = region != nullptr && region->name != 0;
   if (why != nullptr) *why = region != nullptr && !is_direct ? region->why.c_str() : "";
   return is_direct ? 1 : 0;
+}
+
+int lyre_region_is_in_use(const lyre_region* region) {
+  if (region == nullptr || region->name == 0) return 0;
+  for (const lyre_session* session : region->context->sessions()) {
+    if (session->region_sends > 0 && !session->is_aborted && sends_from(*session, region->name)) {
+      return 1;
+    }
+  }
+  return 0;
 }
 
 int lyre_deregister(lyre_region* region) {

@@ -122,6 +122,10 @@ inline constexpr int kFinalizeDrainMs = 5000;
 /// And this long for the answers to peers that dialled again meanwhile.
 inline constexpr int kAnswerDrainMs = 1000;
 
+/// NCCL calls connect() without a pause until it has the comm. One that it has not asked for during
+/// this time, in which this process could run, it has abandoned.
+inline constexpr int64_t kConnectAbandonedNs = 60 * kNsPerSecond;
+
 /// What `lyre comms` shows is renewed this often.
 inline constexpr int64_t kShowNs = 200'000'000;
 /// The progress thread makes progress when NCCL made no call for this long.

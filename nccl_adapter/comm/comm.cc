@@ -32,11 +32,12 @@ Comm::Comm(Environment* environment, const Nonce& id, Peer peer, size_t lanes)
       peer_watch_(environment->now_ns()),
       goodbye_(environment, &lanes_, &peer_watch_),
       environment_(environment),
-      id_(id) {}
+      id_(id),
+      memory_({environment, &lanes_, &queue_pairs_, [this](Lane& lane) { drop_lane(lane); }}) {}
 
 Comm::~Comm() {
   queue_pairs_.close();
-  for (const auto& registration : registrations_) let_go(*registration);
+  memory_.release_all();
 }
 
 Result Comm::post(void* data, uint64_t bytes, const Registration* registration,
@@ -82,22 +83,18 @@ Result Comm::test(Request* request, int* done, int* sizes) {
 }
 
 Registration* Comm::add_registration(const void* data, uint64_t bytes) {
-  Registration made{static_cast<const uint8_t*>(data), bytes, nullptr, nullptr};
-  if (is_sender()) {
-    made.memory = environment_->take_memory(data, bytes);
-  } else if (environment_->verbs() != nullptr && bytes > 0) {
-    made.own = std::make_unique<Memory>(
-        Memory{.data = data, .bytes = bytes, .users = 1, .is_exposed = true});
-    made.memory = made.own.get();
-  }
-  registrations_.push_back(std::make_unique<Registration>(std::move(made)));
-  return registrations_.back().get();
+  return memory_.add(data, bytes, is_sender());
+}
+
+// With requests there the comm is about to fail, and its streams are reset in any case.
+bool Comm::should_wait_to_deregister(const Registration* registration) const {
+  if (has_failed() || !memory_.has(registration)) return false;
+  return !requests().touches(registration->base, registration->bytes) &&
+         memory_.is_read(*registration);
 }
 
 Result Comm::remove_registration(const Registration* registration) {
-  const auto it = std::find_if(registrations_.begin(), registrations_.end(),
-                               [&](const auto& own) { return own.get() == registration; });
-  if (it == registrations_.end()) {
+  if (!memory_.has(registration)) {
     log_warn("deregMr() of a handle that this comm does not know");
     return Result::kInvalidUsage;
   }
@@ -107,32 +104,8 @@ Result Comm::remove_registration(const Registration* registration) {
     begin_close();
     fail(Result::kInternalError, "its memory was deregistered with requests in flight");
   }
-  const std::unique_ptr<Registration> own = std::move(*it);
-  registrations_.erase(it);
-  let_go(*own);
+  memory_.release(registration);
   return Result::kSuccess;
-}
-
-// The last user waits briefly for TCP to acknowledge what the peer's process has placed, because
-// the release of unacknowledged memory ends the stream. Each user waits for its own queue pairs,
-// which are given up otherwise, and drops its streams that have yet to send from there: the last
-// one may be another comm, which knows neither of them.
-void Comm::let_go(const Registration& registration) {
-  Memory* memory = registration.memory;
-  if (memory == nullptr) return;
-  // Nobody is to write there any more: each receive there is done, or the queue pairs are gone.
-  if (memory->is_exposed) return environment_->verbs()->forget(memory);
-  const bool waits_for_tcp = memory->users == 1 && lanes_.is_any_up() && memory->region != nullptr;
-  const int64_t deadline_ns = environment_->now_ns() + kDeregisterWaitNs;
-  while (((waits_for_tcp && !goodbye_.is_done()) || queue_pairs_.reads(memory)) &&
-         environment_->now_ns() < deadline_ns) {
-    if (environment_->progress_and_pause() != Result::kSuccess) break;
-  }
-  for (const auto& lane : lanes_) {
-    if (lane->is_up() && lane->transport->is_blocked_in(memory->region)) drop_lane(*lane);
-  }
-  queue_pairs_.give_up_readers(memory);
-  environment_->give_back_memory(memory);
 }
 
 // While the daemon is away, queue pairs go on by themselves.

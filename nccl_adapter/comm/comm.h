@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nccl_adapter/abi/common.h"
+#include "nccl_adapter/comm/comm_memory.h"
 #include "nccl_adapter/comm/goodbye.h"
 #include "nccl_adapter/comm/peer_watch.h"
 #include "nccl_adapter/comm/queue_pairs.h"
@@ -25,14 +26,6 @@ struct Peer {
   uint32_t pid = 0;
   std::string address;
   std::string describe() const;
-};
-
-/// A region that NCCL registered.
-struct Registration {
-  const uint8_t* base;
-  uint64_t bytes;
-  Memory* memory;               ///< nullptr: the receives there are not exposed
-  std::unique_ptr<Memory> own;  ///< the same, of a receiving comm: the daemon does not know it
 };
 
 /// Why a comm cannot go on.
@@ -63,6 +56,9 @@ class Comm : public SessionOwner {
                         const Operation& operation, Request** out);
   nccl_abi::Result test(Request* request, int* done, int* sizes);
   Registration* add_registration(const void* data, uint64_t bytes);
+  /// Whether the removal should wait a little: it would cost a stream, or a queue pair, whose peer
+  /// has not acknowledged what was sent from there.
+  bool should_wait_to_deregister(const Registration* registration) const;
   /// After this the region is not read or written; a request that would have is cancelled, and the
   /// comm with it.
   nccl_abi::Result remove_registration(const Registration* registration);
@@ -131,7 +127,6 @@ class Comm : public SessionOwner {
 
  private:
   nccl_abi::Result report();
-  void let_go(const Registration& registration);
   void ask_for_life(int64_t now_ns);
   PeerWatch::Situation situation() const;
 
@@ -139,7 +134,7 @@ class Comm : public SessionOwner {
   Nonce id_;
   Failure failure_;
   bool is_placement_asked_ = false;  ///< by a ping, before the close
-  std::vector<std::unique_ptr<Registration>> registrations_;
+  CommMemory memory_;
   Operation last_operation_;
 };
 

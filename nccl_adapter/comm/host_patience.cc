@@ -15,7 +15,25 @@ void HostPatience::on_closed(const std::string& host, bool was_in_vain, int64_t 
   const std::lock_guard lock(mutex_);
   Host& known = hosts_[host];
   known.closes.on_closed(was_in_vain, now_ns);
-  if (!was_in_vain) known.vanished_ns.reset();
+  if (was_in_vain) return;
+  known.releases.on_closed(false, now_ns);
+  known.vanished_ns.reset();
+}
+
+int64_t HostPatience::release_deadline_ns(const std::string& host, int64_t now_ns) {
+  const int64_t close_deadline_ns = deadline_ns(host, now_ns);
+  const std::lock_guard lock(mutex_);
+  const int64_t follower_deadline_ns = hosts_[host].releases.deadline_ns(now_ns);
+  return std::min({now_ns + kDeregisterWaitNs, close_deadline_ns, follower_deadline_ns});
+}
+
+void HostPatience::on_released(const std::string& host, bool was_in_vain, int64_t begun_ns,
+                               int64_t now_ns) {
+  if (!was_in_vain) on_closed(host, false, now_ns);
+  const std::lock_guard lock(mutex_);
+  Host& known = hosts_[host];
+  known.releases.on_closed(was_in_vain, now_ns);
+  known.closes.on_closed_without_result(begun_ns, now_ns);
 }
 
 void HostPatience::on_finalized_in_vain(const std::string& host, int64_t now_ns) {

@@ -25,7 +25,6 @@ constexpr uint32_t kIdleLooksPerClockRead = 8;
 /// Of so many calls in a row that find events one does what is due by the clock.
 constexpr uint32_t kBusyCallsMax = 64;
 constexpr int64_t kShortPauseNs = 1'000'000;
-constexpr int64_t kPollPauseNs = 50'000;
 /// What the library waits at most while it attaches and listens. A daemon that does not answer uses
 /// up LYRE_RESUME_SECONDS meanwhile.
 constexpr int64_t kFindNsMax = 3 * int64_t{kFindPatienceMs} * 1'000'000;
@@ -45,6 +44,22 @@ StreamCount make_stream_count(const Settings& settings, const Attachment& attach
   const size_t rails = settings.uses_all_rails ? attachment.ports().size() : 1;
   const size_t start = std::clamp<size_t>(std::max(flows, workers) * rails, 1, kStreamsAutoMax);
   return StreamCount(start, kStreamsLearnedMax);
+}
+
+// What connect() had begun cannot go on.
+void say_gone(const Handle& handle, Connecting::Fate fate, const Settings& settings) {
+  if (fate == Connecting::Fate::kLost) {
+    log_warn(
+        "cannot connect to host %s, process %u: this began with a Lyre daemon at %s that was given "
+        "up (LYRE_RESUME_SECONDS)",
+        handle.host.c_str(), handle.pid, socket_path_text(settings));
+  } else {
+    log_warn(
+        "cannot connect to host %s, process %u: connect was not called for %lld s, so what it had "
+        "begun was closed",
+        handle.host.c_str(), handle.pid,
+        static_cast<long long>(kConnectAbandonedNs / kNsPerSecond));
+  }
 }
 
 // Its peer may wait for what this side said last.
@@ -70,10 +85,10 @@ std::unique_ptr<Instance> Instance::open(const Settings& settings, uint64_t comm
 
 Instance::Instance(const Settings& settings, uint64_t communicator)
     : Environment(settings, host_name(), process_id(), communicator, monotonic_ns()),
-      // Notes of different processes must not meet in a handle that was copied between them.
-      last_note_(get_le<uint64_t>(make_nonce(), 0)),
-      telemetry_(settings.telemetry_directory, host_, socket_path_text(settings), last_note_),
-      receivers_(this, this) {
+      random_(get_le<uint64_t>(make_nonce(), 0)),
+      telemetry_(settings.telemetry_directory, host_, socket_path_text(settings), random_),
+      receivers_(this, this),
+      connecting_(random_) {
   std::string why;  // which is said once a process (plugin/)
   const VerbsApi* api = settings.verbs == VerbsUse::kOff ? nullptr : load_verbs(&why);
   if (api == nullptr) return;
@@ -113,14 +128,19 @@ Instance::~Instance() {
   acceptor_.reset();
 }
 
-bool Instance::is_idle() const { return given_out_.empty() && receivers_.listening() == 0; }
+// NCCL closes no listen comm that it had when it aborted, and one of a dead instance is of no use.
+bool Instance::is_idle() const {
+  return given_out_.empty() && (is_dead() || receivers_.listening() == 0);
+}
 
 bool Instance::finalize() {
   is_finalized_ = true;
   return given_out_.empty();
 }
 
-bool Instance::is_over() const { return is_finalized_ && is_idle(); }
+bool Instance::is_over() const {
+  return is_finalized_ && given_out_.empty() && receivers_.listening() == 0;
+}
 
 Result Instance::check_device(int dev) const {
   if (dev >= 0 && static_cast<size_t>(dev) < ports().size()) return Result::kSuccess;
@@ -195,18 +215,13 @@ Result Instance::check_handle(HandleBytes bytes, Handle* out) const {
   return Result::kInternalError;
 }
 
-// NCCL calls again with the same, writable handle memory: the note in it finds the state.
-SendComm* Instance::find_connecting(int dev, HandleBytes bytes, const Handle& handle) {
-  const auto it = connecting_.find(get_connect_note(bytes));
-  if (it != connecting_.end()) return it->second;
+SendComm* Instance::begin_connect(int dev, HandleBytes bytes, const Handle& handle) {
   // For a receiver that asks for its streams; without it, they are dialled when TCP notices.
   if (is_attached()) open_acceptor();
-  if (++last_note_ == 0) ++last_note_;
-  set_connect_note(bytes, last_note_);
   auto comm = std::make_unique<SendComm>(this, make_nonce(), static_cast<size_t>(dev), handle);
   SendComm* made = comm.get();
   adopt(std::move(comm));
-  connecting_.emplace(last_note_, made);
+  set_connect_note(bytes, connecting_.add(made, now_ns()));
   if (is_attached()) made->tick(now_ns());
   return made;
 }
@@ -216,10 +231,18 @@ Result Instance::connect(int dev, HandleBytes bytes, Comm** out) {
   if (const Result result = check_device(dev); result != Result::kSuccess) return result;
   Handle handle;
   if (const Result result = check_handle(bytes, &handle); result != Result::kSuccess) return result;
+  const uint64_t note = get_connect_note(bytes);
+  connecting_.note_asked(note, now_ns());
   if (const Result result = progress(); result != Result::kSuccess) return result;
-  SendComm* comm = find_connecting(dev, bytes, handle);
+  if (const auto fate = connecting_.fate(note); fate != Connecting::Fate::kUnknown) {
+    say_gone(handle, fate, settings_);
+    return Result::kSystemError;
+  }
+  // NCCL calls again with the same, writable handle memory: the note in it finds the comm.
+  SendComm* comm = connecting_.find(note);
+  if (comm == nullptr) comm = begin_connect(dev, bytes, handle);
   if (!comm->is_connected() && !comm->has_failed()) return Result::kSuccess;
-  connecting_.erase(get_connect_note(bytes));
+  connecting_.forget(comm);
   set_connect_note(bytes, 0);  // the same handle may be connected to again
   // What ended it since then is for the calls that use it to tell.
   if (comm->is_connected()) {
@@ -269,6 +292,7 @@ SendComm* Instance::find_sender(const Nonce& id) {
 
 void Instance::close(Comm* comm) {
   receivers_.on_close(comm);
+  connecting_.forget(comm);
   if (is_unheard(*comm)) unheard_hosts_.insert(comm->peer().host);
   comm->goodbye().finish();
   const auto place = places_.find(comm);
@@ -309,12 +333,6 @@ Result Instance::progress_in_series() {
     if (now_ns() - shown_ns_ >= kShowNs) show();
   }
   return daemon_ == Daemon::kDead ? Result::kSystemError : Result::kSuccess;
-}
-
-Result Instance::progress_and_pause() {
-  const Result result = progress();
-  sleep_ns(kPollPauseNs);
-  return result;
 }
 
 Memory* Instance::take_memory(const void* data, size_t bytes) {
@@ -395,6 +413,13 @@ void Instance::tick() {
   }
   for (StreamCount& count : stream_counts_) count.look(passed_ns);
   if (acceptor_ != nullptr) acceptor_->expire();
+  // NCCL aborted: it closes only what connect() has given out.
+  for (SendComm* comm : connecting_.take_abandoned(now_ns())) {
+    log_info("connect to %s was not called for %lld s: closed", comm->peer().describe().c_str(),
+             static_cast<long long>(kConnectAbandonedNs / kNsPerSecond));
+    comm->begin_close();
+    close(comm);
+  }
 }
 
 // Streams that are given back carry their last bytes first: what they free shows a little later.

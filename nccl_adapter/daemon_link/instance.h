@@ -15,6 +15,7 @@
 #include "nccl_adapter/comm/comm.h"
 #include "nccl_adapter/comm/receivers.h"
 #include "nccl_adapter/daemon_link/attachment.h"
+#include "nccl_adapter/daemon_link/connecting.h"
 #include "nccl_adapter/daemon_link/progress_thread.h"
 #include "nccl_adapter/daemon_link/region_cache.h"
 #include "nccl_adapter/daemon_link/rest.h"
@@ -48,12 +49,11 @@ class Instance final : public Environment, private CommOwner {
   StreamCount& stream_count(size_t device) override { return stream_counts_[device]; }
   void make_room() override;
   bool note_daemon_error(int code) override;
-  nccl_abi::Result progress_and_pause() override;
   Memory* take_memory(const void* data, size_t bytes) override;
   void give_back_memory(Memory* memory) override;
   /// Shows in `lyre comms` what is known of RDMA ports.
   void show_verbs(const std::string& summary) { telemetry_.show_verbs(summary); }
-  /// NCCL has no comm and no listen comm of it.
+  /// NCCL has no comm of it, and no listen comm with which an accept could succeed.
   bool is_idle() const;
   /// NCCL is done with the communicator. False: a comm that connect() or accept() gave out is open,
   /// which another communicator may use. What is half open is not waited for: NCCL does not close
@@ -63,8 +63,11 @@ class Instance final : public Environment, private CommOwner {
   bool is_over() const;
 
   nccl_abi::Result listen(int dev, HandleBytes handle, ListenComm** out);
-  /// *out stays nullptr with kSuccess until the peer has answered: call again.
+  /// *out stays nullptr with kSuccess until the peer has answered: call again. What is not asked
+  /// for during kConnectAbandonedNs is closed, and a later call fails.
   nccl_abi::Result connect(int dev, HandleBytes handle, Comm** out);
+  /// What connect() began and has not given out. Owner: the instance.
+  Connecting& connecting() { return connecting_; }
   nccl_abi::Result accept(ListenComm* listen_comm, Comm** out);
   void close_listen(ListenComm* listen_comm);
   /// The end of a comm, after Comm::begin_close() and as long a wait as the caller likes.
@@ -101,7 +104,7 @@ class Instance final : public Environment, private CommOwner {
 
   nccl_abi::Result check_device(int dev) const;
   nccl_abi::Result check_handle(HandleBytes bytes, Handle* out) const;
-  SendComm* find_connecting(int dev, HandleBytes bytes, const Handle& handle);
+  SendComm* begin_connect(int dev, HandleBytes bytes, const Handle& handle);
   nccl_abi::Result await_acceptor();
   bool open_acceptor();
   /// Whether it found events.
@@ -126,7 +129,7 @@ class Instance final : public Environment, private CommOwner {
   int64_t ticked_ns_ = 0;
   int64_t shown_ns_ = 0;
   int64_t room_made_ns_ = 0;
-  uint64_t last_note_;  ///< the first one is random
+  uint64_t random_;
   Telemetry telemetry_;
   std::vector<StreamCount> stream_counts_;  ///< by device
   RegionCache regions_;
@@ -134,8 +137,8 @@ class Instance final : public Environment, private CommOwner {
   bool is_detached_ = false;  ///< nothing refers to the lost context any more
   bool is_finalized_ = false;
   Receivers receivers_;
-  std::unique_ptr<Acceptor> acceptor_;                  ///< made by the first listen() or connect()
-  std::unordered_map<uint64_t, SendComm*> connecting_;  ///< by note in the handle
+  std::unique_ptr<Acceptor> acceptor_;  ///< made by the first listen() or connect()
+  Connecting connecting_;
   uint64_t adopted_ = 0;
   std::map<uint64_t, std::unique_ptr<Comm>> comms_;  ///< in order of making
   std::unordered_map<Comm*, Place> places_;

@@ -48,7 +48,9 @@ struct Registry {
   std::atomic<uint64_t> failures{0};  ///< how often that failed; counted under init_mutex
   std::mutex mutex;                   ///< guards the rest; nothing waits for a daemon under it
   std::set<Instance*> instances;      ///< not finalized
-  std::set<Instance*> existing;       ///< also those that are finalized and whose comms are in use
+  /// Also those that are finalized and whose comms are in use. With the calls that use one of its
+  /// listen comms.
+  std::map<Instance*, uint32_t> existing;
   std::map<uintptr_t, Listening> listening;  ///< by the number that NCCL has in place of a pointer
   uintptr_t last_listening = 0;
   Instance* process_instance = nullptr;
@@ -125,17 +127,22 @@ Instance* keep(Registry& all, std::unique_ptr<Instance> instance) {
   Instance* kept = instance.release();
   if (kept == nullptr) return nullptr;
   all.instances.insert(kept);
-  all.existing.insert(kept);
+  all.existing.emplace(kept, 0);
   return kept;
+}
+
+/// REQUIRES: all.mutex is held.
+void forget(Registry& all, Instance* instance) {
+  all.existing.erase(instance);
+  std::erase_if(all.listening,
+                [&](const auto& entry) { return entry.second.instance == instance; });
 }
 
 void destroy(Instance* instance) {
   Registry& all = registry();
   {
     const std::lock_guard lock(all.mutex);
-    all.existing.erase(instance);
-    std::erase_if(all.listening,
-                  [&](const auto& entry) { return entry.second.instance == instance; });
+    forget(all, instance);
   }
   delete instance;
 }
@@ -158,21 +165,35 @@ void* add_listening(ListenComm* comm, Instance* instance) {
   return reinterpret_cast<void*>(all.last_listening);
 }
 
-// Without an instance: it ended with the listen comm.
-Listening find_listening(const void* listen_comm) {
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.listening.find(reinterpret_cast<uintptr_t>(listen_comm));
-  return found != all.listening.end() ? found->second : Listening{};
-}
+// The instance of a listen comm, which is not dropped during the call.
+class ListeningCall {
+ public:
+  enum class Kind { kUse, kClose };  // after a close NCCL has the listen comm no longer
 
-// The same; NCCL has it no longer.
-Listening remove_listening(const void* listen_comm) {
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  const auto removed = all.listening.extract(reinterpret_cast<uintptr_t>(listen_comm));
-  return removed.empty() ? Listening{} : removed.mapped();
-}
+  ListeningCall(const void* listen_comm, Kind kind) {
+    Registry& all = registry();
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.listening.find(reinterpret_cast<uintptr_t>(listen_comm));
+    if (found == all.listening.end()) return;
+    listening_ = found->second;
+    ++all.existing.at(listening_.instance);
+    if (kind == Kind::kClose) all.listening.erase(found);
+  }
+  ~ListeningCall() {
+    Registry& all = registry();
+    const std::lock_guard lock(all.mutex);
+    const auto instance = all.existing.find(listening_.instance);
+    if (instance != all.existing.end()) --instance->second;
+  }
+  ListeningCall(const ListeningCall&) = delete;
+  ListeningCall& operator=(const ListeningCall&) = delete;
+
+  // Without an instance: it ended with the listen comm.
+  const Listening& listening() const { return listening_; }
+
+ private:
+  Listening listening_;
+};
 
 bool is_idle(Instance& instance) {
   const std::lock_guard lock(instance.mutex());
@@ -182,10 +203,16 @@ bool is_idle(Instance& instance) {
 /// Destroys replaced instances of which NCCL has nothing any more. REQUIRES: all.mutex is held.
 void drop_unused(Registry& all) {
   std::erase_if(all.replaced, [&all](const std::unique_ptr<Instance>& replaced) {
-    if (!is_idle(*replaced)) return false;
-    all.existing.erase(replaced.get());
+    if (all.existing.at(replaced.get()) > 0 || !is_idle(*replaced)) return false;
+    forget(all, replaced.get());
     return true;
   });
+}
+
+// What connect() began with the one before does not go on with this one.
+void note_replaced(Instance& instance, Instance& before) {
+  const std::scoped_lock locks(instance.mutex(), before.mutex());
+  instance.connecting().replace(before.connecting());
 }
 
 /// The instance before stays until NCCL has closed its comms, and at least until the next one is
@@ -198,6 +225,7 @@ Result set_process_instance(Registry& all, std::unique_ptr<Instance> instance) {
   const std::lock_guard lock(all.mutex);
   drop_unused(all);
   if (all.process_instance != nullptr) {
+    note_replaced(*instance, *all.process_instance);
     all.instances.erase(all.process_instance);
     all.replaced.emplace_back(all.process_instance);
   }
@@ -258,6 +286,20 @@ void progress_until(Instance* instance, std::unique_lock<std::mutex>& lock, int6
     lock.lock();
     if (instance->progress() != Result::kSuccess) break;
   }
+}
+
+// NCCL frees the buffers of a connection one after the other, then closes it. Towards a host that
+// vanished only the first one waits in full.
+void await_acknowledgements(Instance* instance, std::unique_lock<std::mutex>& lock,
+                            const Comm& comm, const Registration* registration) {
+  bool is_in_vain = comm.should_wait_to_deregister(registration);
+  if (!is_in_vain) return;
+  const std::string& host = comm.peer().host;
+  const int64_t begun_ns = monotonic_ns();
+  progress_until(instance, lock, host_patience().release_deadline_ns(host, begun_ns),
+                 [&] { return !(is_in_vain = comm.should_wait_to_deregister(registration)); });
+  if (!instance->is_attached() || comm.has_failed()) return;
+  host_patience().on_released(host, is_in_vain, begun_ns, monotonic_ns());
 }
 
 // A goodbye without a stream, or without this host's daemon, is over at once: nothing was heard.
@@ -432,9 +474,10 @@ Result connect(void* context, int dev, void* handle, void** send_comm) {
 Result accept(void* listen_comm, void** recv_comm, nccl_abi::NetDeviceHandle**) {
   *recv_comm = nullptr;
   if (refuse_inherited()) return Result::kInvalidUsage;
-  const Listening listening = find_listening(listen_comm);
+  const ListeningCall call(listen_comm, ListeningCall::Kind::kUse);
+  const Listening& listening = call.listening();
   if (listening.instance == nullptr) {
-    log_warn("NCCL uses a listen comm of a communicator that it has finalized");
+    log_warn("NCCL uses a listen comm that ended with its communicator, or with its daemon");
     return Result::kInvalidUsage;
   }
   return with(listening.instance, [&] {
@@ -461,8 +504,14 @@ Result reg_mr(void* comm_pointer, void* data, size_t bytes, int type, void** mha
 Result dereg_mr(void* comm_pointer, void* mhandle) {
   if (mhandle == nullptr) return Result::kSuccess;
   auto* comm = static_cast<Comm*>(comm_pointer);
-  return with(instance_of(comm),
-              [&] { return comm->remove_registration(static_cast<const Registration*>(mhandle)); });
+  Instance* instance = instance_of(comm);
+  return guarded([&] {
+    const auto* registration = static_cast<const Registration*>(mhandle);
+    std::unique_lock lock(instance->mutex());
+    const WakesWorkers wakes_workers(instance);
+    await_acknowledgements(instance, lock, *comm, registration);
+    return comm->remove_registration(registration);
+  });
 }
 
 Result isend(void* send_comm, void* data, size_t bytes, void* mhandle, void* phandle,
@@ -515,15 +564,20 @@ Result close_comm(void* comm_pointer) {
 Result close_listen(void* listen_comm) {
   if (listen_comm == nullptr) return Result::kSuccess;
   if (refuse_inherited()) return Result::kInvalidUsage;
-  const Listening listening = remove_listening(listen_comm);
-  if (listening.instance == nullptr) return Result::kSuccess;
+  Instance* instance = nullptr;
   bool is_over = false;
-  const Result result = with(listening.instance, [&] {
-    listening.instance->close_listen(listening.comm);
-    is_over = listening.instance->is_over();
-    return Result::kSuccess;
-  });
-  if (is_over) destroy(listening.instance);
+  Result result = Result::kSuccess;
+  {
+    const ListeningCall call(listen_comm, ListeningCall::Kind::kClose);
+    instance = call.listening().instance;
+    if (instance == nullptr) return Result::kSuccess;
+    result = with(instance, [&] {
+      instance->close_listen(call.listening().comm);
+      is_over = instance->is_over();
+      return Result::kSuccess;
+    });
+  }
+  if (is_over) destroy(instance);
   return result;
 }
 

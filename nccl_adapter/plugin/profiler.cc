@@ -124,7 +124,7 @@ Result init_v5(void** context, uint64_t, int32_t* mask, const char*, int, int, i
 }  // namespace
 
 void set_profiler_callback(ProfilerCallback callback) {
-  g_callback.store(callback, std::memory_order_relaxed);
+  if (callback != nullptr) g_callback.store(callback, std::memory_order_relaxed);
 }
 
 Operation operation_of(void* phandle) {

@@ -8,7 +8,8 @@
 /// nothing but what is needed to answer them.
 namespace lyre::nccl_adapter {
 
-/// What init() of v10 and later brings; null: none. Thread: any.
+/// What init() of v10 and later brings. Null, as from an older NCCL in the same process, changes
+/// nothing. Thread: any.
 void set_profiler_callback(nccl_abi::ProfilerCallback callback);
 
 /// What a message with this phandle is part of, where this library is NCCL's profiler; nothing

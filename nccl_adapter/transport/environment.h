@@ -66,8 +66,6 @@ class Environment {
   virtual void make_room() = 0;
   /// True, and the daemon is looked for from then on, when `code` means that it is gone.
   virtual bool note_daemon_error(int code) = 0;
-  /// For callers that wait: handles all events that happened, and sleeps for a moment.
-  virtual nccl_abi::Result progress_and_pause() = 0;
 
   /// Registers memory with the daemon, once for all comms that use it. Owner: the instance;
   /// give_back_memory() once for each take_memory().

@@ -138,6 +138,12 @@ void queue(lyre_session* session, Piece piece) {
   }
 }
 
+bool is_used(const End& end, const lyre_region* region) {
+  return region != nullptr &&
+         std::any_of(end.pieces.begin(), end.pieces.end(),
+                     [&](const Piece& piece) { return piece.region == region; });
+}
+
 uint8_t* take_block(lyre_context* context, size_t bytes) {
   if (context->arena_used + bytes > network()->settings().arena_bytes) return nullptr;
   auto* block = new uint8_t[bytes];
@@ -412,13 +418,20 @@ int lyre_region_is_direct(const lyre_region* region, const char** why) {
   return region->is_direct ? 1 : 0;
 }
 
+int lyre_region_is_in_use(const lyre_region* region) {
+  for (const auto& connection : network()->connections()) {
+    for (const End& end : connection->ends) {
+      if (is_used(end, region)) return 1;
+    }
+  }
+  return 0;
+}
+
 int lyre_deregister(lyre_region* region) {
   if (region == nullptr) return 0;
   for (const auto& connection : network()->connections()) {
     for (End& end : connection->ends) {
-      const bool is_used = std::any_of(end.pieces.begin(), end.pieces.end(),
-                                       [&](const Piece& piece) { return piece.region == region; });
-      if (!is_used) continue;
+      if (!is_used(end, region)) continue;
       lyre_session* session = end.session;
       network()->tcp().abort(end);
       end.session = session;

@@ -109,6 +109,33 @@ class Unsent : public Registration {
   }
 };
 
+TEST_F(Unsent, KeepsItsRegionInUseUntilItIsDone) {
+  lyre_region* other_region = add_region(kOtherName);
+  EXPECT_EQ(1, lyre_region_is_in_use(region_));
+  EXPECT_EQ(0, lyre_region_is_in_use(other_region));
+  EXPECT_EQ(0, lyre_region_is_in_use(nullptr));
+  daemon_.tell(send_done({1, 1}, 1));
+  EXPECT_EQ(1, lyre_region_is_in_use(region_)) << "nobody has polled";
+  lyre_poll(context_, 0);
+  EXPECT_EQ(0, lyre_region_is_in_use(region_));
+}
+
+// A closed session goes on sending; an aborted one has nothing to lose.
+TEST_F(Unsent, KeepsItsRegionInUseWhereItsSessionIsClosedAndNotAborted) {
+  lyre_session* aborted = open_session(daemon_, context_, {2, 1});
+  lyre_region* other_region = add_region(kOtherName);
+  send_from(other_region, aborted);
+  close(session_);
+  EXPECT_EQ(1, lyre_region_is_in_use(region_));
+  EXPECT_EQ(1, lyre_region_is_in_use(other_region));
+  lyre_abort(aborted);
+  EXPECT_EQ(channel::Op::kAbort, daemon_.take().op);
+  EXPECT_EQ(0, lyre_region_is_in_use(other_region));
+  for (const uint32_t index : {1u, 2u}) daemon_.tell(send_done({index, 1}, 1));
+  lyre_poll(context_, 0);
+  EXPECT_EQ(0, lyre_region_is_in_use(region_));
+}
+
 // Its owner may change the memory after the close, and the daemon sends for a second more.
 TEST_F(Unsent, IsDeregisteredBeforeTheContextEnds) {
   EXPECT_EQ(kName, close_context().region);

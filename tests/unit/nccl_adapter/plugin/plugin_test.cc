@@ -21,6 +21,7 @@
 #include "nccl_adapter/daemon_link/instance.h"
 #include "nccl_adapter/limits.h"
 #include "nccl_adapter/plugin/properties.h"
+#include "tests/sim/adapter/lyre_api.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
 
 extern "C" {
@@ -178,6 +179,44 @@ TEST_F(ReceiverAtTheEnd, WaitsOnceForAHostThatVanished) {
     others_.pop_back();
   }
   EXPECT_LT(all_ns, 4 * kCloseWaitNs);
+}
+
+// As in ncclCommAbort: NCCL frees the three buffers of each connection that sends, then closes it.
+// Each of the buffers waited for what the connection had under way, with the instance locked.
+TEST_F(ReceiverAtTheEnd, DeregistersAtOnceTowardsAHostThatVanished) {
+  struct Connection {
+    void* comm = nullptr;
+    std::vector<std::vector<uint8_t>> buffers =
+        std::vector<std::vector<uint8_t>>(3, std::vector<uint8_t>(1 << 20));
+    std::vector<void*> handles = std::vector<void*>(3);
+  };
+  ASSERT_NO_FATAL_FAILURE(connect_more(20));
+  std::vector<Connection> connections(others_.size());
+  for (size_t i = 0; i < connections.size(); ++i) {
+    Connection& connection = connections[i];
+    connection.comm = std::exchange(others_[i].first, nullptr);
+    for (size_t j = 0; j < connection.buffers.size(); ++j) {
+      std::vector<uint8_t>& buffer = connection.buffers[j];
+      ASSERT_EQ(reg_mr(connection.comm, buffer.data(), buffer.size(), nccl_abi::kPtrHost,
+                       &connection.handles[j]),
+                Result::kSuccess);
+    }
+  }
+  for (size_t rail = 0; rail < 2; ++rail) network_.wires().set_rail({1, rail}, false);
+  for (size_t i = 0; i < connections.size(); i += 2) {
+    std::vector<uint8_t>& buffer = connections[i].buffers.back();
+    void* request = nullptr;
+    ASSERT_EQ(isend(connections[i].comm, buffer.data(), buffer.size(),
+                    connections[i].handles.back(), nullptr, &request),
+              Result::kSuccess);
+  }
+  const int64_t from_ns = events_.now_ns();
+  for (Connection& connection : connections) {
+    for (void* handle : connection.handles) dereg_mr(connection.comm, handle);
+    close_comm(connection.comm);
+  }
+  EXPECT_LT(events_.now_ns() - from_ns, 4 * kCloseWaitNs);
+  for (const auto& [sender, receiver] : others_) close_comm(receiver);
 }
 
 // NCCL holds a lock of all communicators while it finalizes one.
@@ -437,6 +476,83 @@ TEST_F(ProcessInstance, ConnectsWithoutAnotherInitAfterItsDaemonWasGivenUp) {
   close_comm(receiver);
   close_listen(listening);
   finalize(peer);
+}
+
+/// A connect of the process that NCCL has called once.
+class ConnectOfAProcess : public ProcessInstance {
+ protected:
+  void SetUp() override {
+    ::setenv("LYRE_SOCKET", "sim/1", 1);
+    ASSERT_EQ(init_context(&peer_, 0, nullptr, nullptr), Result::kSuccess);
+    ASSERT_EQ(listen(peer_, 0, handle_.data(), &listening_), Result::kSuccess);
+    ASSERT_EQ(connect_again(), Result::kSuccess);
+    ASSERT_EQ(sender_, nullptr);
+  }
+  void TearDown() override {
+    close_listen(listening_);
+    finalize(peer_);
+  }
+  Result connect_again() {
+    ::testing::internal::CaptureStderr();
+    const Result result = plugin_.connect(0, nullptr, handle_.data(), &sender_, nullptr);
+    said_ = ::testing::internal::GetCapturedStderr();
+    return result;
+  }
+  /// NCCL calls nothing.
+  void idle_for(int64_t ns) {
+    until(
+        [&] {
+          run_progress_threads();
+          return false;
+        },
+        ns);
+  }
+  static bool has_sessions() {
+    return !static_cast<Instance*>(process_context())->context()->sessions.empty();
+  }
+
+  void* sender_ = nullptr;
+  std::string said_;
+
+ private:
+  std::array<uint8_t, nccl_abi::kHandleBytesMax> handle_{};
+  void* peer_ = nullptr;
+  void* listening_ = nullptr;
+};
+
+// NCCL aborts while it connects, and closes nothing: v8 to v10 have no finalize that would.
+TEST_F(ConnectOfAProcess, IsClosedWhenNcclAsksForItNoMore) {
+  idle_for(kConnectAbandonedNs - kSecond);
+  EXPECT_TRUE(has_sessions());
+  idle_for(2 * kSecond);
+  EXPECT_FALSE(has_sessions());
+  EXPECT_EQ(connect_again(), Result::kSystemError);
+  EXPECT_THAT(said_, HasSubstr("connect was not called for 60 s"));
+}
+
+// The peer has a comm of the first daemon, and its accept() would return that one.
+TEST_F(ConnectOfAProcess, DoesNotGoOnWithAnotherDaemon) {
+  ASSERT_NO_FATAL_FAILURE(lose_the_daemon());
+  network_.start_daemon(0);
+  ASSERT_EQ(listen_once(), Result::kSuccess);
+  EXPECT_EQ(connect_again(), Result::kSystemError);
+  EXPECT_EQ(sender_, nullptr);
+  EXPECT_THAT(said_, HasSubstr("a Lyre daemon at sim/0 that was given up"));
+}
+
+// NCCL aborted, and did not close the listen comm.
+TEST_F(ProcessInstance, IsDroppedWithItsListenCommsWhenItIsDeadAndReplaced) {
+  std::array<uint8_t, nccl_abi::kHandleBytesMax> handle{};
+  void* listening = nullptr;
+  ASSERT_EQ(plugin_.listen(0, handle.data(), &listening), Result::kSuccess);
+  ASSERT_NO_FATAL_FAILURE(lose_the_daemon());
+  network_.start_daemon(0);
+  ASSERT_EQ(listen_once(), Result::kSuccess);
+  void* receiver = nullptr;
+  EXPECT_EQ(plugin_.accept(listening, &receiver, nullptr), Result::kSystemError) << "it is there";
+  EXPECT_EQ(finalize(process_context()), Result::kSuccess);
+  EXPECT_EQ(plugin_.accept(listening, &receiver, nullptr), Result::kInvalidUsage) << "it is gone";
+  EXPECT_EQ(plugin_.close_listen(listening), Result::kSuccess);
 }
 
 // NCCL calls connect until it has the comm, and has other work meanwhile.

@@ -62,12 +62,6 @@ class TestEnvironment final : public Environment {
     is_attached_ = false;
     return true;
   }
-  nccl_abi::Result progress_and_pause() override {
-    adapter_sim::Events& events = *events_;
-    events.run_until(events.now_ns() + kMs);
-    look();
-    return nccl_abi::Result::kSuccess;
-  }
   Memory* take_memory(const void* data, size_t bytes) override {
     return regions_.take(context_, data, bytes);
   }
