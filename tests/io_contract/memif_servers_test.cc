@@ -11,10 +11,13 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "stack/io/dpdk/interrupt_thread.h"
 #include "stack/io/dpdk/kernel_interface.h"
+#include "stack/io/dpdk/log.h"
+#include "stack/io/dpdk/memif_listener.h"
 #include "tests/io_contract/dpdk_wire.h"
 
 namespace lyre::io::contract {
@@ -119,22 +122,51 @@ TEST_F(MemifServers, OneThatIsClosedLeavesTheListenerToAnother) {
   EXPECT_LT(connect_client(), 0);
 }
 
+/// Keeps DPDK's interrupt thread busy while it lives.
+class BusyInterruptThread {
+ public:
+  BusyInterruptThread() {
+    is_set_ = rte_eal_alarm_set(1, wait, this) == 0;
+    while (is_set_ && !is_running_) ::usleep(100);
+  }
+  ~BusyInterruptThread() {
+    may_end_ = true;
+    while (!dpdk::let_interrupt_thread_finish()) continue;
+  }
+  bool is_set() const { return is_set_; }
+
+ private:
+  static void wait(void* argument) {
+    auto& own = *static_cast<BusyInterruptThread*>(argument);
+    own.is_running_ = true;
+    while (!own.may_end_) ::usleep(100);
+  }
+  bool is_set_ = false;
+  std::atomic<bool> is_running_{false};
+  std::atomic<bool> may_end_{false};
+};
+
 // Each of some twenty waits was in vain.
 TEST_F(MemifServers, AnInterruptThreadThatWaitsIsKnown) {
-  struct Callback {
-    std::atomic<bool> is_running{false};
-    std::atomic<bool> may_end{false};
-  } callback;
-  const auto wait = [](void* argument) {
-    auto& own = *static_cast<Callback*>(argument);
-    own.is_running = true;
-    while (!own.may_end) ::usleep(100);
-  };
-  ASSERT_EQ(rte_eal_alarm_set(1, wait, &callback), 0);
-  while (!callback.is_running) ::usleep(100);
+  BusyInterruptThread busy;
+  ASSERT_TRUE(busy.is_set());
   EXPECT_FALSE(dpdk::let_interrupt_thread_finish());
-  callback.may_end = true;
-  while (!dpdk::let_interrupt_thread_finish()) continue;
+}
+
+// Nothing said why a connection stayed open.
+TEST_F(MemifServers, ConnectionsThatStayAreTold) {
+  std::vector<std::string> lines;
+  dpdk::redirect_log([&](dpdk::LogPriority, std::string_view line) { lines.emplace_back(line); });
+  dpdk::MemifListener listener;
+  listener.begin(dpdk::DeviceArgs::parse("net_memif9,role=server,socket=/lyre-test"));
+  {
+    BusyInterruptThread busy;
+    EXPECT_TRUE(busy.is_set());
+    listener.end();
+  }
+  dpdk::redirect_log({});
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("/lyre-test: connections of this memif socket stay"), std::string::npos);
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .is_slow_to_tell_link = true,
      .is_over_function = true,
      .has_rx_interrupts = false,
-     .tells_mtu_from = "24.03"},
+     .tells_mtu_from = {24, 3, 0}},
     // Without inlining (prepare_nic()) it reports 58 segments (mlx5_set_txlimit_params()), and does
     // not count the up to 192 bytes of headers that TSO copies into a request: 40 leave the room.
     {.driver = "mlx5_pci",
@@ -138,6 +138,13 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .frees = Frees::kWhenSending,
      .segments_max = 8,
      .tso_segments_max = kShortRingSegmentsMax},
+    // The function that controls others of an 800 series NIC: it sends by net_ice's functions.
+    {.driver = "net_ice_dcf",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .tx_descriptors = kFreedWithinPackets,
+     .frees = Frees::kWhenSending,
+     .segments_max = 8,
+     .tso_segments_max = kShortRingSegmentsMax},
     {.driver = "net_i40e",
      .rx_room_bytes_min = kNicRoomBytes,
      .tx_descriptors = kFreedWithinPackets,
@@ -177,6 +184,14 @@ constexpr DriverQuirks kKnownDrivers[] = {
     {.driver = "net_ngbe",
      .rx_room_bytes_min = kNicRoomBytes,
      .tx_descriptors = kFreedWithinPackets,
+     .frees = Frees::kWhenSending,
+     .tso_segments_max = kShortRingSegmentsMax,
+     .segment_bytes_max = kUncutSegmentBytesMax},
+    // ngbevf_dev_rx_init() refuses other numbers of queues. Came with 25.03.
+    {.driver = "net_ngbe_vf",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .tx_descriptors = kFreedWithinPackets,
+     .needs_power_of_two_queues = true,
      .frees = Frees::kWhenSending,
      .tso_segments_max = kShortRingSegmentsMax,
      .segment_bytes_max = kUncutSegmentBytesMax},

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "stack/io/dpdk/nic_check.h"
+
 namespace lyre::io::dpdk {
 
 /// How a thread can sleep until packets arrive.
@@ -92,9 +94,9 @@ struct DriverQuirks {
   /// configures the function with the number of queues that it gets itself.
   bool is_over_function = false;
   bool has_rx_interrupts = true;  ///< false: a NIC that is known to have none
-  /// The first version of DPDK in which the driver can tell the host an MTU above 1500 ("24.03").
-  /// Empty: the host is not told, or every version can.
-  std::string_view tells_mtu_from = {};
+  /// The first version of DPDK in which the driver can tell the host an MTU above 1500. None: the
+  /// host is not told, or every version can.
+  DpdkVersion tells_mtu_from = {};
   /// The driver frees sent packets only when it sends and few descriptors are left. It is set up
   /// with a threshold near the ring's size, so that it does so early.
   bool is_lazy_to_free = false;

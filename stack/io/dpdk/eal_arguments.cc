@@ -51,6 +51,7 @@ Status AllowedNics::add(const std::string& device) {
   if (args.is_vmbus()) return add_netvsc(std::move(args));
   const std::string address = args.name();
   if (const Status added = add_function(std::move(args)); !added.ok()) return added;
+  if (mana_.empty() && is_mana(pci_nic_of(address, sys_))) mana_ = address;
   note_addressing(address);
   return Ok{};
 }
@@ -99,18 +100,16 @@ Status AllowedNics::check_addressing() const {
                            "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"};
 }
 
-/// netvsc would go on without its function, through the host.
+/// A NIC of the VMbus goes on without its function, through the host: FunctionWatch tells it.
 Status AllowedNics::check_drivers(const std::string& folder) const {
   if (mana_.empty() || has_driver("net_mana", folder)) return Ok{};
-  return Error{ENOTSUP, mana_ + ": is a MANA function, and DPDK " + version_.text() +
-                            " has no driver of it here, allowed: lyred of Debian 13, or its image"};
+  return Error{ENOTSUP, mana_ + ": " + lacks_mana_driver(version_)};
 }
 
 Status AllowedNics::add_function(DeviceArgs args) {
   const PciNic nic = pci_nic_of(args.name(), sys_);
   const Status fit = prepare_nic(nic, version_, args);
   if (!fit.ok()) return fit;
-  if (mana_.empty() && is_mana(nic)) mana_ = args.name();
   // Two NICs of Azure can have one function: DPDK uses the first of two options for a device.
   const auto known = std::find_if(pci_.begin(), pci_.end(),
                                   [&](const auto& each) { return each.name() == args.name(); });

@@ -28,8 +28,8 @@ class AllowedNics {
   /// process has one kind; one line that names two.
   Status check_addressing() const;
 
-  /// Call when all are added. `folder`: where DPDK's drivers are. Fails: a MANA function, and no
-  /// driver of it.
+  /// Call when all are added. `folder`: where DPDK's drivers are. Fails: a MANA function that is
+  /// a port of its own, and no driver of it.
   Status check_drivers(const std::string& folder) const;
 
   bool empty() const { return pci_.empty() && vmbus_.empty(); }
@@ -57,7 +57,7 @@ class AllowedNics {
   std::string virtual_;
   std::string physical_;
   std::string behind_iommu_;  ///< the first one that VFIO drives behind an IOMMU
-  std::string mana_;          ///< the first MANA function
+  std::string mana_;          ///< the first MANA function that is a port of its own
   bool has_either_ = false;   ///< a NIC that can do with either
 };
 

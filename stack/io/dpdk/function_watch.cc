@@ -1,33 +1,59 @@
 #include "stack/io/dpdk/function_watch.h"
 
+#include <rte_config.h>
+
 #include "stack/io/dpdk/kernel_interface.h"
+#include "stack/io/dpdk/nic_check.h"
 #include "stack/io/dpdk/port_search.h"
 
 namespace lyre::io::dpdk {
+namespace {
+
+/// Of a function that is not in use.
+FunctionState unused_state(const std::string& mac) {
+  const std::string function = pci_function_with(mac);
+  if (function.empty()) return FunctionState::kAway;
+  const bool has_a_driver =
+      !is_mana(pci_nic_of(function)) || has_driver("net_mana", RTE_EAL_PMD_PATH);
+  return has_a_driver ? FunctionState::kUnused : FunctionState::kWithoutDriver;
+}
+
+}  // namespace
 
 void FunctionWatch::look(const DeviceArgs& args, uint16_t netvsc_port, Nanos now) {
   const std::string mac(args.value_of("mac"));
   if (mac.empty()) return;
-  const auto function = find_function(netvsc_port);
-  const bool is_used = function && is_started(*function);
-  note(is_used, !is_used && !pci_function_with(mac).empty(), now);
+  const auto is_used = is_function_used(netvsc_port);
+  if (is_used) note(*is_used ? FunctionState::kUsed : unused_state(mac), now);
 }
 
-void FunctionWatch::note(bool is_used, bool is_there, Nanos now) {
-  is_on_host_path_ = !is_used;
-  there_since_ = is_used || !is_there ? kNever : earlier(there_since_, now);
-  is_lost_ = there_since_ != kNever && now - there_since_ >= kUsedWithin;
+void FunctionWatch::note(FunctionState state, Nanos now) {
+  const auto since = [now](bool holds, Nanos before) {
+    return holds ? earlier(before, now) : kNever;
+  };
+  state_ = state;
+  now_ = now;
+  on_host_since_ = since(state != FunctionState::kUsed, on_host_since_);
+  unused_since_ = since(state == FunctionState::kUnused, unused_since_);
 }
 
 std::string FunctionWatch::warning() const {
-  if (!is_on_host_path_) return "";
+  const auto lasts = [this](Nanos since, Nanos time) {
+    return since != kNever && now_ - since >= time;
+  };
+  if (!lasts(on_host_since_, kToldAfter)) return "";
   const std::string text =
       "sends and receives through the host, which is slower: its virtual function is not in use";
-  return is_lost_ ? text + ", and DPDK does not look for it any more: restart the daemon" : text;
+  if (state_ == FunctionState::kWithoutDriver) {
+    return text + ": it " + lacks_mana_driver(dpdk_version());
+  }
+  return lasts(unused_since_, kUsedWithin)
+             ? text + ", and DPDK does not look for it any more: restart the daemon"
+             : text;
 }
 
 std::vector<DeviceCounter> FunctionWatch::with_path(std::vector<DeviceCounter> counters) const {
-  if (is_on_host_path_) counters.push_back({.name = "on_host_path", .value = 1});
+  if (on_host_since_ != kNever) counters.push_back({.name = "on_host_path", .value = 1});
   return counters;
 }
 

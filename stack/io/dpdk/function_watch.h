@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,14 @@
 
 namespace lyre::io::dpdk {
 
+/// Of the PCI function of a NIC on the VMbus.
+enum class FunctionState : uint8_t {
+  kUsed,           ///< its port runs
+  kUnused,         ///< the kernel shows it, and DPDK does not use it
+  kWithoutDriver,  ///< the kernel shows it, and DPDK has no driver of it
+  kAway,           ///< the kernel does not show it
+};
+
 /// Whether a NIC on the VMbus sends and receives through its PCI function. Its driver does not
 /// tell: without the function packets pass the host, with a fraction of the bandwidth.
 /// Thread: the control thread.
@@ -17,12 +26,14 @@ class FunctionWatch {
   /// DPDK looks for 10 s for a function that has come (netvsc_hotplug_retry()): one that the kernel
   /// has shown for this time, and that DPDK does not use, it never uses.
   static constexpr Nanos kUsedWithin = seconds(60);
+  /// The function is not in use for a moment when the port starts and is given it.
+  static constexpr Nanos kToldAfter = seconds(5);
 
   /// What there is to see of the function that the argument `mac` names. Without one the port has
-  /// no function. `netvsc_port`: the number of the running port.
+  /// no function. `netvsc_port`: the number of the running port. While DPDK's interrupt thread is
+  /// busy nothing is noted.
   void look(const DeviceArgs& args, uint16_t netvsc_port, Nanos now);
-  /// `is_used`: the port of the function runs. `is_there`: the kernel shows the function.
-  void note(bool is_used, bool is_there, Nanos now);
+  void note(FunctionState state, Nanos now);
 
   /// What there is to tell the operator; empty: nothing.
   std::string warning() const;
@@ -30,9 +41,10 @@ class FunctionWatch {
   std::vector<DeviceCounter> with_path(std::vector<DeviceCounter> counters) const;
 
  private:
-  bool is_on_host_path_ = false;
-  bool is_lost_ = false;  ///< kUsedWithin has passed
-  Nanos there_since_ = kNever;
+  FunctionState state_ = FunctionState::kUsed;
+  Nanos now_;
+  Nanos on_host_since_ = kNever;
+  Nanos unused_since_ = kNever;
 };
 
 }  // namespace lyre::io::dpdk

@@ -61,6 +61,10 @@ bool redirect_log(LogSink to) {
   return stream != nullptr && rte_openlog_stream(stream) == 0;
 }
 
+void log_line(LogPriority priority, std::string_view line) {
+  if (sink()) sink()(priority, line);
+}
+
 LogQuote::LogQuote() { quote = this; }
 
 LogQuote::~LogQuote() {

@@ -18,6 +18,9 @@ using LogSink = std::function<void(LogPriority, std::string_view)>;
 /// Fails: no memory; DPDK's log then stays where it was.
 bool redirect_log(LogSink sink);
 
+/// Gives the sink a line that is not DPDK's own. Thread: any.
+void log_line(LogPriority priority, std::string_view line);
+
 /// Keeps what DPDK logs on this thread during one operation. If it succeeds the lines go to the
 /// sink as they came. If it fails the first of them is the cause, and the others follow at debug
 /// level. Thread: the one that made it. One at a time.

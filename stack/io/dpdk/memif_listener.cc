@@ -14,6 +14,7 @@
 
 #include "stack/io/dpdk/interrupt_thread.h"
 #include "stack/io/dpdk/kernel_interface.h"
+#include "stack/io/dpdk/log.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -85,14 +86,16 @@ size_t shut_connections_down(const std::string& path) {
 
 /// A connection that is being accepted is there when the interrupt thread has finished. If it does
 /// not finish, connections stay: it would see their end after the driver has freed the listener's.
-void take_down(const std::string& path) {
+/// Returns false then.
+bool take_down(const std::string& path) {
   constexpr int kTriesMax = 20;
   close_listener(path);
-  if (!let_interrupt_thread_finish()) return;
+  if (!let_interrupt_thread_finish()) return false;
   for (int i = 0; i < kTriesMax && shut_connections_down(path) > 0; ++i) {
-    if (!let_interrupt_thread_finish()) return;
+    if (!let_interrupt_thread_finish()) return false;
   }
   let_interrupt_thread_finish();  // what it frees after it has closed the last one
+  return true;
 }
 
 }  // namespace
@@ -108,7 +111,11 @@ void MemifListener::end() {
   const auto ports = ports_by_path().find(path_);
   if (--ports->second == 0) {
     ports_by_path().erase(ports);
-    take_down(path_);
+    if (!take_down(path_)) {
+      log_line(
+          LogPriority::kWarning,
+          path_ + ": connections of this memif socket stay, as DPDK's interrupt thread is busy");
+    }
   }
   path_.clear();
 }

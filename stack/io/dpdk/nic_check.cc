@@ -218,6 +218,11 @@ bool has_driver(const std::string& driver, const std::string& folder) {
   return !has_any;
 }
 
+std::string lacks_mana_driver(const DpdkVersion& version) {
+  return "is a MANA function, and DPDK " + version.text() +
+         " has no driver of it here, allowed: lyred of Debian 13, or its image";
+}
+
 Status prepare_nic(const PciNic& nic, const DpdkVersion& version, DeviceArgs& args) {
   if (nic.vendor == kAmazon && (nic.device == kEna || nic.device == kEnaReserved)) {
     return prepare_ena(nic, version, args);

@@ -51,6 +51,9 @@ DpdkVersion dpdk_version();
 /// there drivers are part of this program, and it is not known which: true.
 bool has_driver(const std::string& driver, const std::string& folder);
 
+/// What keeps a MANA function from being used where DPDK has no driver of it: "is a MANA ...".
+std::string lacks_mana_driver(const DpdkVersion& version);
+
 /// Adds the device arguments that the NIC's driver needs, unless they are given.
 /// Fails: this version of DPDK, or DPDK at all, cannot drive the NIC as it is bound; one line that
 /// names what can.

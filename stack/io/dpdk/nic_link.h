@@ -15,16 +15,22 @@ namespace lyre::io::dpdk {
 /// Thread: the control thread; what shown() points to may be read on any.
 class NicLink {
  public:
-  /// Between two questions to a driver that is slow to tell, while the link is up and while it is
-  /// down.
+  /// Between an answer of a driver that is slow to tell and the next question, while the link is up
+  /// and while it is down.
   static constexpr Nanos kUpPeriod = seconds(5);
   static constexpr Nanos kDownPeriod = seconds(1);
 
-  void look(Nanos now) { now_ = now; }
+  /// A question that took so long is one that the host did not answer: netvsc waits for a minute.
+  /// The time to the next one doubles with each.
+  static constexpr Nanos kSilentFor = seconds(5);
+  static constexpr Nanos kPeriodMax = seconds(60);
+
+  /// Call each second or more often. Begins the time to the next question.
+  void look(Nanos now);
   /// Asks the driver, where an answer is due. A link of which the driver cannot tell is up.
   void update(uint16_t port_id, const DriverQuirks& quirks, const PortSetup& setup);
   /// The device was started again: the driver is asked in the next update().
-  void forget() { due_at_ = Nanos(); }
+  void forget();
   /// 0: unknown. Of a driver that is slow to tell: as of the last update() that asked.
   uint32_t speed_mbps(uint16_t port_id, const DriverQuirks& quirks) const;
   const std::atomic<bool>* shown() const { return &is_up_; }
@@ -33,8 +39,10 @@ class NicLink {
   // Relaxed: a lone flag, one writer.
   std::atomic<bool> is_up_{false};
   std::optional<uint32_t> last_mbps_;
-  Nanos now_;
+  Nanos now_;  ///< of the last look(); 0: not known since forget()
   Nanos due_at_;
+  Nanos period_;
+  bool is_to_begin_ = false;
 };
 
 }  // namespace lyre::io::dpdk

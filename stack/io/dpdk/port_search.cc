@@ -7,6 +7,8 @@
 
 #include <string>
 
+#include "stack/io/dpdk/interrupt_thread.h"
+
 namespace lyre::io::dpdk {
 namespace {
 
@@ -17,6 +19,12 @@ std::string mac_of(uint16_t port_id) {
     rte_ether_format_addr(text, sizeof text, &address);
   }
   return text;
+}
+
+/// While a port is stopped, ethdev has functions in place of its driver's that are the same for all
+/// ports (eth_dev_fp_ops_reset()). It makes no port of the last number before all others are taken.
+bool is_started(uint16_t port_id) {
+  return rte_eth_fp_ops[port_id].rx_pkt_burst != rte_eth_fp_ops[RTE_MAX_ETHPORTS - 1].rx_pkt_burst;
 }
 
 }  // namespace
@@ -53,10 +61,13 @@ std::optional<uint16_t> find_function(uint16_t netvsc_port) {
   return std::nullopt;
 }
 
-/// While a port is stopped, ethdev has functions in place of its driver's that are the same for all
-/// ports (eth_dev_fp_ops_reset()). It makes no port of the last number before all others are taken.
-bool is_started(uint16_t port_id) {
-  return rte_eth_fp_ops[port_id].rx_pkt_burst != rte_eth_fp_ops[RTE_MAX_ETHPORTS - 1].rx_pkt_burst;
+std::optional<bool> is_function_used(uint16_t netvsc_port) {
+  bool is_used = false;
+  const bool has_looked = on_interrupt_thread([&] {
+    const auto function = find_function(netvsc_port);
+    is_used = function && is_started(*function);
+  });
+  return has_looked ? std::optional(is_used) : std::nullopt;
 }
 
 }  // namespace lyre::io::dpdk

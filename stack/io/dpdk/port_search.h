@@ -17,9 +17,13 @@ bool belongs_to(const DeviceArgs& args, std::string_view device_name, std::strin
 std::optional<uint16_t> find_port(const DeviceArgs& args);
 
 /// The port of the PCI function that a NIC of the VMbus sends through: it has the same MAC address.
+/// Thread: DPDK's interrupt thread. netvsc closes the function there, and a port that is being
+/// closed has no data to look at: see on_interrupt_thread().
 std::optional<uint16_t> find_function(uint16_t netvsc_port);
 
-/// Whether a port that another driver may own was started, and not stopped since.
-bool is_started(uint16_t port_id);
+/// Whether the port of that function was started, and not stopped since. Empty: the interrupt
+/// thread is busy, often with that function.
+/// Thread: any but DPDK's interrupt thread.
+std::optional<bool> is_function_used(uint16_t netvsc_port);
 
 }  // namespace lyre::io::dpdk

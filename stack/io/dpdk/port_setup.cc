@@ -15,7 +15,9 @@
 #include <string>
 
 #include "stack/io/dpdk/device_args.h"
+#include "stack/io/dpdk/interrupt_thread.h"
 #include "stack/io/dpdk/kernel_interface.h"
+#include "stack/io/dpdk/nic_check.h"
 #include "stack/io/dpdk/port_search.h"
 #include "stack/io/packet_io.h"
 
@@ -26,6 +28,8 @@ namespace {
 constexpr uint32_t kTsoPayloadBytesMax = 65535 - 60 - 60;
 /// A super-packet fits one buffer of a memif ring, with its headers.
 constexpr uint32_t kSuperPayloadBytesMax = kMemifBufferBytesMax - kFrameOverheadBytes - 60 - 60;
+
+constexpr uint32_t kEthernetMtu = 1500;
 
 /// Over which the NIC may spread packets.
 constexpr uint64_t kSpread = RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_TCP | RTE_ETH_RSS_IPV6 |
@@ -100,10 +104,14 @@ class Configuration {
   /// Of the driver that limits the number of queues.
   const DriverQuirks& queue_quirks() const {
     if (!quirks_.is_over_function) return quirks_;
-    const auto function = find_function(port_id_);
-    rte_eth_dev_info device = {};
-    if (!function || rte_eth_dev_info_get(*function, &device) != 0) return quirks_;
-    return quirks_of(device.driver_name);
+    const DriverQuirks* limiting = &quirks_;
+    on_interrupt_thread([&] {
+      const auto function = find_function(port_id_);
+      rte_eth_dev_info device = {};
+      if (!function || rte_eth_dev_info_get(*function, &device) != 0) return;
+      limiting = &quirks_of(device.driver_name);
+    });
+    return *limiting;
   }
 
   Status check_super_packets() const {
@@ -224,20 +232,23 @@ class Configuration {
   /// only before the device starts (gve, i40e). A device that takes frames of the MTU already is
   /// left alone: the kernel keeps some of these interfaces, and netvsc closes its channel.
   Status tell_mtu() const {
-    constexpr uint32_t kEthernetMtu = 1500;
     if (quirks_.is_virtual) return Ok{};
     const std::string interface = interface_of(device_);
     const uint32_t taken = interface.empty() ? kEthernetMtu : interface_mtu(interface);
     if (options_.mtu_bytes <= taken) return Ok{};
     const int rc = rte_eth_dev_set_mtu(port_id_, static_cast<uint16_t>(options_.mtu_bytes));
-    if (rc == -ENOTSUP && !quirks_.tells_mtu_from.empty()) {
-      return Error{ENOTSUP, options_.device + ": MTU " + std::to_string(options_.mtu_bytes) +
-                                " cannot be told to the host before DPDK " +
-                                std::string(quirks_.tells_mtu_from) +
-                                ", allowed: " + std::to_string(kEthernetMtu)};
-    }
+    if (rc == -ENOTSUP && quirks_.tells_mtu_from != DpdkVersion{}) return untold_mtu();
     if (rc == 0 || rc == -ENOTSUP) return Ok{};
     return step_failed(options_, "does not take MTU " + std::to_string(options_.mtu_bytes), rc);
+  }
+
+  Error untold_mtu() const {
+    const DpdkVersion& from = quirks_.tells_mtu_from;
+    const std::string why = dpdk_version() < from
+                                ? " cannot be told to the host before DPDK " + from.text()
+                                : " is not taken by its virtual function";
+    return Error{ENOTSUP, options_.device + ": MTU " + std::to_string(options_.mtu_bytes) + why +
+                              ", allowed: " + std::to_string(kEthernetMtu)};
   }
 
   Status setup_queue(uint16_t queue) {

@@ -42,9 +42,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"net_iavf", {8, 4096}, {8, 64}},            // 24.11
                     Case{"net_ice", {0, 0}, {8, 64}},                // 22.11
                     Case{"net_ice", {8, 4096}, {8, 64}},             // 24.11
+                    Case{"net_ice_dcf", {0, 0}, {8, 64}},            // says nothing
                     Case{"net_i40e", {8, 255}, {8, 64}},             //
                     Case{"net_ixgbe", {40, 40}, {40, 40}},           //
                     Case{"net_ixgbe_vf", {40, 40}, {40, 40}},        //
+                    Case{"net_txgbe", {40, 40}, {40, 40}},           //
+                    Case{"net_txgbe_vf", {40, 40}, {40, 40}},        //
+                    Case{"net_ngbe", {40, 40}, {40, 40}},            //
+                    Case{"net_ngbe_vf", {40, 40}, {40, 40}},         //
                     Case{"net_e1000_igb", {255, 255}, {64, 64}},     //
                     Case{"net_e1000_igb_vf", {255, 255}, {64, 64}},  //
                     Case{"net_e1000_em", {255, 255}, {255, 255}},    // no TSO
@@ -71,11 +76,11 @@ TEST(DriverQuirks, ADriverWithoutARowIsAnOrdinaryNic) {
 
 TEST(DriverQuirks, EveryNicHasRoomForThePowerOfTwoItRoundsTo) {
   for (const char* nic :
-       {"net_ena",          "net_gve",      "net_mana",     "net_netvsc", "mlx5_pci",
-        "net_mlx4",         "net_iavf",     "net_ice",      "net_i40e",   "net_ixgbe",
-        "net_ixgbe_vf",     "net_txgbe",    "net_txgbe_vf", "net_ngbe",   "net_e1000_igb",
-        "net_e1000_igb_vf", "net_e1000_em", "net_igc",      "net_bnxt",   "net_hinic",
-        "net_vmxnet3",      "net_virtio"}) {
+       {"net_ena",     "net_gve",          "net_mana",     "net_netvsc",   "mlx5_pci",
+        "net_mlx4",    "net_iavf",         "net_ice",      "net_ice_dcf",  "net_i40e",
+        "net_ixgbe",   "net_ixgbe_vf",     "net_txgbe",    "net_txgbe_vf", "net_ngbe",
+        "net_ngbe_vf", "net_e1000_igb",    "net_e1000_em", "net_igc",      "net_bnxt",
+        "net_hinic",   "net_e1000_igb_vf", "net_vmxnet3",  "net_virtio"}) {
     EXPECT_GE(quirks_of(nic).rx_room_bytes_min, 2048u) << nic;
     EXPECT_FALSE(quirks_of(nic).is_virtual) << nic;
   }
@@ -94,11 +99,12 @@ TEST(DriverQuirks, FreesAreAskedForInTheWayThatTheDriverHas) {
 }
 
 // em and mlx4 have no tx_done_cleanup. That of igb ends with a queue that sends nothing more, that
-// of igc crashes, and that of the last eight frees packets that were not sent.
+// of igc crashes, and that of the last ten frees packets that were not sent.
 TEST(DriverQuirks, DriversThatFreeByReuseHaveARingThatAWorkerCanFill) {
-  for (const char* driver : {"net_e1000_igb", "net_e1000_igb_vf", "net_e1000_em", "net_igc",
-                             "net_mlx4", "net_i40e", "net_ice", "net_iavf", "net_ixgbe",
-                             "net_ixgbe_vf", "net_txgbe", "net_txgbe_vf", "net_ngbe"}) {
+  for (const char* driver :
+       {"net_e1000_igb", "net_e1000_igb_vf", "net_e1000_em", "net_igc", "net_mlx4", "net_i40e",
+        "net_ice", "net_ice_dcf", "net_iavf", "net_ixgbe", "net_ixgbe_vf", "net_txgbe",
+        "net_txgbe_vf", "net_ngbe", "net_ngbe_vf"}) {
     EXPECT_EQ(quirks_of(driver).frees, Frees::kWhenSending) << driver;
     EXPECT_EQ(quirks_of(driver).tx_descriptors, kFreedWithinPackets) << driver;
   }
@@ -109,9 +115,9 @@ TEST(DriverQuirks, ATsoPacketFitsAShortRing) {
   constexpr uint32_t kContext = 1;
   constexpr uint32_t kLeftInUse = 32;  // *_xmit_cleanup() looks so many descriptors ahead
   constexpr uint32_t kPiecesOnPages = 29;
-  for (const char* driver :
-       {"net_e1000_igb", "net_e1000_igb_vf", "net_igc", "net_i40e", "net_ice", "net_iavf",
-        "net_ixgbe", "net_ixgbe_vf", "net_txgbe", "net_txgbe_vf", "net_ngbe"}) {
+  for (const char* driver : {"net_e1000_igb", "net_e1000_igb_vf", "net_igc", "net_i40e", "net_ice",
+                             "net_ice_dcf", "net_iavf", "net_ixgbe", "net_ixgbe_vf", "net_txgbe",
+                             "net_txgbe_vf", "net_ngbe", "net_ngbe_vf"}) {
     const DriverQuirks& quirks = quirks_of(driver);
     EXPECT_GE(quirks.tso_segments_max, kPiecesOnPages) << driver;
     EXPECT_LT(quirks.tso_segments_max + kContext + kLeftInUse, quirks.tx_descriptors) << driver;
@@ -160,7 +166,7 @@ TEST(DriverQuirks, OnlyGvesQueueFormatIsToldByItsChecksums) {
 TEST(DriverQuirks, OnlyTheseLimitTheBytesOfASegment) {
   EXPECT_EQ(quirks_of("net_vmxnet3").segment_bytes_max, (1u << 14) - 1);
   for (const char* driver : {"net_ixgbe", "net_ixgbe_vf", "net_txgbe", "net_txgbe_vf", "net_ngbe",
-                             "net_e1000_igb", "net_e1000_igb_vf", "net_igc"}) {
+                             "net_ngbe_vf", "net_e1000_igb", "net_e1000_igb_vf", "net_igc"}) {
     EXPECT_LT(quirks_of(driver).segment_bytes_max, 1u << 14) << driver;
   }
   for (const char* other : {"net_ena", "net_ice", "net_i40e", "net_iavf"}) {
@@ -187,6 +193,7 @@ TEST(DriverQuirks, OnlyTheseRefuseOtherQueueNumbersThanPowersOfTwo) {
   EXPECT_TRUE(quirks_of("net_mana").needs_power_of_two_queues);
   EXPECT_TRUE(quirks_of("net_ixgbe_vf").needs_power_of_two_queues);
   EXPECT_TRUE(quirks_of("net_txgbe_vf").needs_power_of_two_queues);
+  EXPECT_TRUE(quirks_of("net_ngbe_vf").needs_power_of_two_queues);
   for (const char* other : {"net_ena", "net_gve", "mlx5_pci", "net_mlx4", "net_ixgbe", "net_netvsc",
                             "net_virtio", "net_vmxnet3", "net_memif"}) {
     EXPECT_FALSE(quirks_of(other).needs_power_of_two_queues) << other;

@@ -197,11 +197,10 @@ TEST_F(EalArguments, WithoutAFunctionThePciBusIsLeftAlone) {
               AllOf(Not(Contains("--no-pci")), Contains(kOpenedMlx5), Contains("--iova-mode=pa")));
 }
 
-// A port ran through the host, which is much slower.
-TEST_F(EalArguments, AManaFunctionNeedsItsDriver) {
+TEST_F(EalArguments, AManaPortNeedsItsDriver) {
   const std::string folder = tree_.path("drivers");
   AllowedNics with_mana = nics();
-  ASSERT_TRUE(with_mana.add(vmbus(",mac=00:0d:3a:00:00:01")).ok());
+  ASSERT_TRUE(with_mana.add("7870:00:00.0,mac=00:0d:3a:00:00:01").ok());
   EXPECT_TRUE(with_mana.check_drivers(folder).ok()) << "drivers are part of the program";
   tree_.write("drivers/librte_net_mlx5.so.23", "");
   EXPECT_EQ(with_mana.check_drivers(folder).error().text,
@@ -212,6 +211,16 @@ TEST_F(EalArguments, AManaFunctionNeedsItsDriver) {
   EXPECT_TRUE(with_mlx5.check_drivers(folder).ok());
   tree_.write("drivers/librte_net_mana.so.25.0", "");
   EXPECT_TRUE(with_mana.check_drivers(folder).ok());
+}
+
+// A port that runs through the host, slowly, did not start any more.
+TEST_F(EalArguments, ANicOfTheVmbusCanDoWithoutTheDriverOfItsFunction) {
+  tree_.write("drivers/librte_net_mlx5.so.23", "");
+  AllowedNics below_netvsc = nics();
+  ASSERT_TRUE(below_netvsc.add(vmbus(",mac=00:0d:3a:00:00:01")).ok());
+  EXPECT_TRUE(below_netvsc.check_drivers(tree_.path("drivers")).ok());
+  ASSERT_TRUE(below_netvsc.add("7870:00:00.0,mac=00:0d:3a:00:00:02").ok());
+  EXPECT_FALSE(below_netvsc.check_drivers(tree_.path("drivers")).ok()) << "a port of its own";
 }
 
 TEST_F(EalArguments, NicsThatShareAFunctionAreOneOptionOfIt) {

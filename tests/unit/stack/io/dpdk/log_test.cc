@@ -56,6 +56,11 @@ TEST_F(LogTest, WithoutALineTheFallbackIsTheCause) {
   EXPECT_EQ(said.cause("Operation not permitted"), "Operation not permitted");
 }
 
+TEST_F(LogTest, ALineOfThisProgramIsGivenToTheSink) {
+  log_line(LogPriority::kWarning, "busy");
+  EXPECT_THAT(lines, ElementsAre(Pair(LogPriority::kWarning, "busy")));
+}
+
 TEST_F(LogTest, TheFirstErrorOfWhatSucceedsIsKnown) {
   {
     LogQuote said;

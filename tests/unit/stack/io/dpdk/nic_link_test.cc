@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rte_ethdev.h>
 
+#include <vector>
+
 namespace lyre::io::dpdk {
 namespace {
 
@@ -41,7 +43,7 @@ TEST_F(NicLinkOfNetvsc, IsAskedForEveryFewSeconds) {
 TEST_F(NicLinkOfNetvsc, IsAskedForEachSecondWhileItIsDown) {
   played_link.status = RTE_ETH_LINK_DOWN;
   look_for(seconds(60));
-  EXPECT_EQ(played_link.questions, 60);
+  EXPECT_EQ(played_link.questions, 59) << "a second after each answer";
   EXPECT_FALSE(link_.shown()->load());
   played_link.status = RTE_ETH_LINK_UP;
   look_for(seconds(1));
@@ -56,6 +58,36 @@ TEST_F(NicLinkOfNetvsc, IsAskedForWhenTheDeviceWasStartedAgain) {
   link_.forget();
   look_for(millis(20));
   EXPECT_FALSE(link_.shown()->load());
+}
+
+// The control thread did little else than to wait a minute for each answer.
+TEST_F(NicLinkOfNetvsc, IsAskedForSeldomWhileItsHostIsSilent) {
+  std::vector<int> pauses;  // in seconds
+  const auto ask_next = [&](Nanos answer_takes) {
+    const Nanos begin = now_;
+    const int before = played_link.questions;
+    for (; played_link.questions == before; now_ = now_ + millis(20)) {
+      link_.look(now_);
+      link_.update(0, quirks_, {});
+    }
+    const Nanos asked = now_ - millis(20);
+    pauses.push_back(static_cast<int>((asked - begin).value / seconds(1).value));
+    now_ = asked + answer_takes;
+  };
+  for (int i = 0; i < 6; ++i) ask_next(seconds(60));
+  EXPECT_EQ(pauses, (std::vector<int>{0, 10, 20, 40, 60, 60}));
+  pauses.clear();
+  for (int i = 0; i < 2; ++i) ask_next(millis(20));
+  EXPECT_EQ(pauses, (std::vector<int>{60, 5}));
+}
+
+TEST_F(NicLinkOfNetvsc, ARestartIsNoSilence) {
+  look_for(millis(20));
+  link_.forget();
+  link_.update(0, quirks_, {});
+  now_ = now_ + seconds(60);
+  look_for(seconds(6));
+  EXPECT_EQ(played_link.questions, 3);
 }
 
 TEST_F(NicLinkOfNetvsc, OtherDriversAreAskedEachTime) {

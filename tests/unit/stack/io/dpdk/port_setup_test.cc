@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <rte_ethdev.h>
+#include <rte_version.h>
 #include <unistd.h>
 
 #include <array>
@@ -34,6 +35,7 @@ struct PlayedNic {
   uint32_t flags = 0;
   const char* function = nullptr;  ///< the driver of a port with the same MAC address
   int mtu_answer = 0;              ///< of rte_eth_dev_set_mtu()
+  DpdkVersion version{22, 11, 9};
   rte_eth_intr_conf interrupts = {};
 } nic;
 
@@ -145,9 +147,17 @@ TEST_F(ConfigurePort, NetvscTakesNoMtuThatItsHostIsNotTold) {
   nic.mtu_answer = -ENOTSUP;
   EXPECT_EQ(netvsc_refusal(1, 1500), "");
   EXPECT_EQ(netvsc_refusal(1, 1501),
-            "vmbus:1: MTU 1501 cannot be told to the host before DPDK 24.03, allowed: 1500");
+            "vmbus:1: MTU 1501 cannot be told to the host before DPDK 24.03.0, allowed: 1500");
   nic.mtu_answer = 0;
   EXPECT_EQ(netvsc_refusal(1, 1501), "");
+}
+
+// It was told to use a version that it used.
+TEST_F(ConfigurePort, NetvscTakesNoMtuThatItsFunctionDoesNotTake) {
+  nic.version = {24, 3, 0};
+  nic.mtu_answer = -ENOTSUP;
+  EXPECT_EQ(netvsc_refusal(1, 1501),
+            "vmbus:1: MTU 1501 is not taken by its virtual function, allowed: 1500");
 }
 
 // DPDK said "VF configuration failed" only.
@@ -204,6 +214,9 @@ int rte_eth_macaddr_get(uint16_t, rte_ether_addr*) { return 0; }
 int rte_eth_dev_is_valid_port(uint16_t port_id) {
   return port_id == kPortId || (port_id == kFunctionId && nic.function != nullptr);
 }
+unsigned int rte_version_year(void) { return nic.version.year; }
+unsigned int rte_version_month(void) { return nic.version.month; }
+unsigned int rte_version_minor(void) { return nic.version.patch; }
 int rte_eth_dev_set_mtu(uint16_t, uint16_t) { return nic.mtu_answer; }
 int rte_eth_dev_socket_id(uint16_t) { return 0; }
 }

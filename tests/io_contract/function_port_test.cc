@@ -1,0 +1,62 @@
+#include <gtest/gtest.h>
+#include <rte_dev.h>
+#include <rte_ethdev.h>
+#include <rte_ether.h>
+#include <rte_mbuf.h>
+
+#include <optional>
+
+#include "stack/io/dpdk/port_search.h"
+#include "tests/io_contract/dpdk_wire.h"
+
+// Two of DPDK's null devices: one is taken for a NIC of the VMbus, the other for its function.
+namespace lyre::io::contract {
+namespace {
+
+constexpr uint16_t kNoPort = RTE_MAX_ETHPORTS;
+
+uint16_t make_port(const char* name) {
+  uint16_t id = kNoPort;
+  if (rte_eal_hotplug_add("vdev", name, "") != 0) return kNoPort;
+  return rte_eth_dev_get_port_by_name(name, &id) == 0 ? id : kNoPort;
+}
+
+bool start_port(uint16_t id) {
+  const rte_eth_conf config = {};
+  rte_mempool* pool =
+      rte_pktmbuf_pool_create("function_port", 255, 0, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
+  const auto node = static_cast<unsigned>(SOCKET_ID_ANY);
+  return pool != nullptr && rte_eth_dev_configure(id, 1, 1, &config) == 0 &&
+         rte_eth_rx_queue_setup(id, 0, 64, node, nullptr, pool) == 0 &&
+         rte_eth_tx_queue_setup(id, 0, 64, node, nullptr) == 0 && rte_eth_dev_start(id) == 0;
+}
+
+bool is_used(uint16_t netvsc_port) {
+  std::optional<bool> answer;
+  while (!answer) answer = dpdk::is_function_used(netvsc_port);  // while DPDK's thread is busy
+  return *answer;
+}
+
+TEST(FunctionPort, IsUsedFromItsStartUntilItIsStopped) {
+  const auto started = environment();
+  ASSERT_TRUE(started) << started.error().text;
+  const uint16_t netvsc = make_port("net_null0");
+  const uint16_t function = make_port("net_null1");
+  ASSERT_TRUE(netvsc != kNoPort && function != kNoPort);
+  ASSERT_TRUE(start_port(function));
+  EXPECT_FALSE(is_used(netvsc)) << "it has another address";
+  rte_ether_addr mac = {};
+  ASSERT_EQ(rte_eth_macaddr_get(netvsc, &mac), 0);
+  ASSERT_EQ(rte_eth_dev_default_mac_addr_set(function, &mac), 0);
+  EXPECT_TRUE(is_used(netvsc));
+  ASSERT_EQ(rte_eth_dev_stop(function), 0);
+  EXPECT_FALSE(is_used(netvsc)) << "stopped";
+  ASSERT_EQ(rte_eth_dev_start(function), 0);
+  EXPECT_TRUE(is_used(netvsc));
+  ASSERT_EQ(rte_eth_dev_stop(function), 0);
+  ASSERT_EQ(rte_eth_dev_close(function), 0);
+  EXPECT_FALSE(is_used(netvsc)) << "closed";
+}
+
+}  // namespace
+}  // namespace lyre::io::contract
