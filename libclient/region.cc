@@ -161,9 +161,9 @@ int lyre_region_is_direct(const lyre_region* region, const char** why) {
 int lyre_region_is_in_use(const lyre_region* region) {
   if (region == nullptr || region->name == 0) return 0;
   for (const lyre_session* session : region->context->sessions()) {
-    if (session->region_sends > 0 && !session->is_aborted && sends_from(*session, region->name)) {
-      return 1;
-    }
+    if (session->region_sends == 0 || session->is_aborted) continue;
+    if (session->state == LYRE_ENDED) continue;  // with the context: its sends stay listed
+    if (sends_from(*session, region->name)) return 1;
   }
   return 0;
 }

@@ -122,9 +122,11 @@ inline constexpr int kFinalizeDrainMs = 5000;
 /// And this long for the answers to peers that dialled again meanwhile.
 inline constexpr int kAnswerDrainMs = 1000;
 
-/// NCCL calls connect() without a pause until it has the comm. One that it has not asked for during
-/// this time, in which this process could run, it has abandoned.
-inline constexpr int64_t kConnectAbandonedNs = 60 * kNsPerSecond;
+/// NCCL calls connect() until it has the comm, but its thread may wait for minutes in a call of
+/// CUDA meanwhile. One that it has not asked for during this time, in which this process could run,
+/// it has abandoned.
+inline constexpr int64_t kConnectAbandonedMinutes = 20;
+inline constexpr int64_t kConnectAbandonedNs = kConnectAbandonedMinutes * 60 * kNsPerSecond;
 
 /// What `lyre comms` shows is renewed this often.
 inline constexpr int64_t kShowNs = 200'000'000;

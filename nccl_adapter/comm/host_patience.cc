@@ -27,12 +27,10 @@ int64_t HostPatience::release_deadline_ns(const std::string& host, int64_t now_n
   return std::min({now_ns + kDeregisterWaitNs, close_deadline_ns, follower_deadline_ns});
 }
 
-void HostPatience::on_released(const std::string& host, bool was_in_vain, int64_t begun_ns,
-                               int64_t now_ns) {
-  if (!was_in_vain) on_closed(host, false, now_ns);
+void HostPatience::on_released_in_vain(const std::string& host, int64_t begun_ns, int64_t now_ns) {
   const std::lock_guard lock(mutex_);
   Host& known = hosts_[host];
-  known.releases.on_closed(was_in_vain, now_ns);
+  known.releases.on_closed(true, now_ns);
   known.closes.on_closed_without_result(begun_ns, now_ns);
 }
 

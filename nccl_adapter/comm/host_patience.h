@@ -27,8 +27,8 @@ class HostPatience {
   /// The same for a deregMr() that waits for acknowledgements: kDeregisterWaitNs, or as short as a
   /// close, if it follows a vain wait of either kind.
   int64_t release_deadline_ns(const std::string& host, int64_t now_ns);
-  /// That wait, which began at `begun_ns`, is over. A vain one is too short to make a close short.
-  void on_released(const std::string& host, bool was_in_vain, int64_t begun_ns, int64_t now_ns);
+  /// That wait, which began at `begun_ns`, was in vain. It is too short to make a close short.
+  void on_released_in_vain(const std::string& host, int64_t begun_ns, int64_t now_ns);
   /// A finalize that waited in full is over, and did not hear this host.
   void on_finalized_in_vain(const std::string& host, int64_t now_ns);
   /// A finalize that waits for these hosts, one or more, need not: it follows one that waited in

@@ -16,23 +16,21 @@ void Connecting::note_asked(uint64_t note, int64_t now_ns) {
   if (found != entries_.end()) found->second.asked_ns = now_ns;
 }
 
+void Connecting::note_all_asked(int64_t now_ns) {
+  for (auto& [note, entry] : entries_) entry.asked_ns = now_ns;
+}
+
 SendComm* Connecting::find(uint64_t note) const {
   const auto found = entries_.find(note);
   return found != entries_.end() ? found->second.comm : nullptr;
 }
 
-Connecting::Fate Connecting::fate(uint64_t note) const {
-  const auto found = gone_.find(note);
-  return found != gone_.end() ? found->second : Fate::kUnknown;
-}
-
 std::vector<SendComm*> Connecting::take_abandoned(int64_t now_ns) {
   std::vector<SendComm*> abandoned;
   std::erase_if(entries_, [&](const auto& named) {
-    const auto& [note, entry] = named;
+    const Entry& entry = named.second;
     if (now_ns - entry.asked_ns < kConnectAbandonedNs) return false;
     abandoned.push_back(entry.comm);
-    gone_.emplace(note, Fate::kAbandoned);
     return true;
   });
   return abandoned;
@@ -40,11 +38,6 @@ std::vector<SendComm*> Connecting::take_abandoned(int64_t now_ns) {
 
 void Connecting::forget(const Comm* comm) {
   std::erase_if(entries_, [&](const auto& named) { return named.second.comm == comm; });
-}
-
-void Connecting::replace(const Connecting& lost) {
-  gone_.insert(lost.gone_.begin(), lost.gone_.end());
-  for (const auto& [note, entry] : lost.entries_) gone_.emplace(note, Fate::kLost);
 }
 
 }  // namespace lyre::nccl_adapter

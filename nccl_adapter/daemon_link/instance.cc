@@ -46,20 +46,12 @@ StreamCount make_stream_count(const Settings& settings, const Attachment& attach
   return StreamCount(start, kStreamsLearnedMax);
 }
 
-// What connect() had begun cannot go on.
-void say_gone(const Handle& handle, Connecting::Fate fate, const Settings& settings) {
-  if (fate == Connecting::Fate::kLost) {
-    log_warn(
-        "cannot connect to host %s, process %u: this began with a Lyre daemon at %s that was given "
-        "up (LYRE_RESUME_SECONDS)",
-        handle.host.c_str(), handle.pid, socket_path_text(settings));
-  } else {
-    log_warn(
-        "cannot connect to host %s, process %u: connect was not called for %lld s, so what it had "
-        "begun was closed",
-        handle.host.c_str(), handle.pid,
-        static_cast<long long>(kConnectAbandonedNs / kNsPerSecond));
-  }
+// The handle has the note of a connect that cannot go on.
+void say_gone(const Handle& handle) {
+  log_warn(
+      "cannot connect to host %s, process %u: what this connect began was closed: its daemon was "
+      "given up, or connect was not called for %lld minutes",
+      handle.host.c_str(), handle.pid, static_cast<long long>(kConnectAbandonedMinutes));
 }
 
 // Its peer may wait for what this side said last.
@@ -234,13 +226,14 @@ Result Instance::connect(int dev, HandleBytes bytes, Comm** out) {
   const uint64_t note = get_connect_note(bytes);
   connecting_.note_asked(note, now_ns());
   if (const Result result = progress(); result != Result::kSuccess) return result;
-  if (const auto fate = connecting_.fate(note); fate != Connecting::Fate::kUnknown) {
-    say_gone(handle, fate, settings_);
+  // NCCL calls again with the same, writable handle memory: the note in it finds the comm.
+  SendComm* comm = note != 0 ? connecting_.find(note) : begin_connect(dev, bytes, handle);
+  // The note stays: the peer has a comm of the first connect, and would give out that one for
+  // another connect with this handle.
+  if (comm == nullptr) {
+    say_gone(handle);
     return Result::kSystemError;
   }
-  // NCCL calls again with the same, writable handle memory: the note in it finds the comm.
-  SendComm* comm = connecting_.find(note);
-  if (comm == nullptr) comm = begin_connect(dev, bytes, handle);
   if (!comm->is_connected() && !comm->has_failed()) return Result::kSuccess;
   connecting_.forget(comm);
   set_connect_note(bytes, 0);  // the same handle may be connected to again
@@ -413,10 +406,11 @@ void Instance::tick() {
   }
   for (StreamCount& count : stream_counts_) count.look(passed_ns);
   if (acceptor_ != nullptr) acceptor_->expire();
+  if (!closes_abandoned_) return;
   // NCCL aborted: it closes only what connect() has given out.
   for (SendComm* comm : connecting_.take_abandoned(now_ns())) {
-    log_info("connect to %s was not called for %lld s: closed", comm->peer().describe().c_str(),
-             static_cast<long long>(kConnectAbandonedNs / kNsPerSecond));
+    log_info("connect to %s was not called for %lld minutes: closed",
+             comm->peer().describe().c_str(), static_cast<long long>(kConnectAbandonedMinutes));
     comm->begin_close();
     close(comm);
   }
@@ -487,6 +481,7 @@ void Instance::look_for_daemon() {
   is_detached_ = false;
   clock_.look(monotonic_ns());
   ticked_ns_ = now_ns();
+  connecting_.note_all_asked(now_ns());
   log_info("the Lyre daemon at %s is back: %zu comms go on", socket_path_text(settings_),
            comms_.size());
   for (auto& [number, comm] : comms_) comm->on_attached(now_ns());

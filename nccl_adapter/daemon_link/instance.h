@@ -63,11 +63,12 @@ class Instance final : public Environment, private CommOwner {
   bool is_over() const;
 
   nccl_abi::Result listen(int dev, HandleBytes handle, ListenComm** out);
-  /// *out stays nullptr with kSuccess until the peer has answered: call again. What is not asked
-  /// for during kConnectAbandonedNs is closed, and a later call fails.
+  /// *out stays nullptr with kSuccess until the peer has answered: call again. Fails: also where
+  /// what it began was closed, with this instance or the one before.
   nccl_abi::Result connect(int dev, HandleBytes handle, Comm** out);
-  /// What connect() began and has not given out. Owner: the instance.
-  Connecting& connecting() { return connecting_; }
+  /// From now on, what connect() began and is not asked for during kConnectAbandonedNs is closed:
+  /// for the process's instance, as v8 to v10 have no finalize that would end it.
+  void expect_no_finalize() { closes_abandoned_ = true; }
   nccl_abi::Result accept(ListenComm* listen_comm, Comm** out);
   void close_listen(ListenComm* listen_comm);
   /// The end of a comm, after Comm::begin_close() and as long a wait as the caller likes.
@@ -136,6 +137,7 @@ class Instance final : public Environment, private CommOwner {
   Daemon daemon_ = Daemon::kAttached;
   bool is_detached_ = false;  ///< nothing refers to the lost context any more
   bool is_finalized_ = false;
+  bool closes_abandoned_ = false;
   Receivers receivers_;
   std::unique_ptr<Acceptor> acceptor_;  ///< made by the first listen() or connect()
   Connecting connecting_;

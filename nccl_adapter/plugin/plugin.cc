@@ -209,10 +209,9 @@ void drop_unused(Registry& all) {
   });
 }
 
-// What connect() began with the one before does not go on with this one.
-void note_replaced(Instance& instance, Instance& before) {
-  const std::scoped_lock locks(instance.mutex(), before.mutex());
-  instance.connecting().replace(before.connecting());
+void expect_no_finalize(Instance& instance) {
+  const std::lock_guard lock(instance.mutex());
+  instance.expect_no_finalize();
 }
 
 /// The instance before stays until NCCL has closed its comms, and at least until the next one is
@@ -222,10 +221,10 @@ Result set_process_instance(Registry& all, std::unique_ptr<Instance> instance) {
     all.failures.fetch_add(1, std::memory_order_relaxed);
     return Result::kSystemError;
   }
+  expect_no_finalize(*instance);
   const std::lock_guard lock(all.mutex);
   drop_unused(all);
   if (all.process_instance != nullptr) {
-    note_replaced(*instance, *all.process_instance);
     all.instances.erase(all.process_instance);
     all.replaced.emplace_back(all.process_instance);
   }
@@ -298,8 +297,9 @@ void await_acknowledgements(Instance* instance, std::unique_lock<std::mutex>& lo
   const int64_t begun_ns = monotonic_ns();
   progress_until(instance, lock, host_patience().release_deadline_ns(host, begun_ns),
                  [&] { return !(is_in_vain = comm.should_wait_to_deregister(registration)); });
-  if (!instance->is_attached() || comm.has_failed()) return;
-  host_patience().on_released(host, is_in_vain, begun_ns, monotonic_ns());
+  // Else it is over for any reason: perhaps the stream has ended, and the host was not heard.
+  if (!is_in_vain || !instance->is_attached() || comm.has_failed()) return;
+  host_patience().on_released_in_vain(host, begun_ns, monotonic_ns());
 }
 
 // A goodbye without a stream, or without this host's daemon, is over at once: nothing was heard.

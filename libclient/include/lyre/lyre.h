@@ -280,8 +280,8 @@ LYRE_API int lyre_register(lyre_context* context, const void* data, size_t bytes
  * line with the reason, valid until lyre_deregister(). */
 LYRE_API int lyre_region_is_direct(const lyre_region* region, const char** why);
 /* 1 while lyre_deregister() would reset a session: a send from the region is not done, as far as
- * lyre_poll() has found out, and its session was not aborted. Else 0, also where sends are copied.
- * Looks at every send of the context. */
+ * lyre_poll() has found out, and its session was not aborted and has not ended. Else 0, also where
+ * sends are copied, and after the context has failed. Looks at every send of the context. */
 LYRE_API int lyre_region_is_in_use(const lyre_region* region);
 /* Blocks until neither the daemon nor a NIC can read the memory, at most two seconds, and at most a
  * minute while the daemon is upgraded. Sessions with bytes of the region that the peer has not

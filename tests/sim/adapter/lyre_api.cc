@@ -139,8 +139,7 @@ void queue(lyre_session* session, Piece piece) {
 }
 
 bool is_used(const End& end, const lyre_region* region) {
-  return region != nullptr &&
-         std::any_of(end.pieces.begin(), end.pieces.end(),
+  return std::any_of(end.pieces.begin(), end.pieces.end(),
                      [&](const Piece& piece) { return piece.region == region; });
 }
 
@@ -419,6 +418,7 @@ int lyre_region_is_direct(const lyre_region* region, const char** why) {
 }
 
 int lyre_region_is_in_use(const lyre_region* region) {
+  if (region == nullptr || region->context->failure != 0) return 0;
   for (const auto& connection : network()->connections()) {
     for (const End& end : connection->ends) {
       if (is_used(end, region)) return 1;

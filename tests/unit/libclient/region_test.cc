@@ -136,6 +136,15 @@ TEST_F(Unsent, KeepsItsRegionInUseWhereItsSessionIsClosedAndNotAborted) {
   EXPECT_EQ(0, lyre_region_is_in_use(region_));
 }
 
+// No completion tells of the send any more.
+TEST_F(Unsent, KeepsNoRegionInUseWhereTheDaemonIsGone) {
+  daemon_.hang_up();
+  int code = 0;
+  while (code >= 0) code = lyre_poll(context_, 100);
+  EXPECT_EQ(LYRE_ENDED, lyre_state(session_));
+  EXPECT_EQ(0, lyre_region_is_in_use(region_));
+}
+
 // Its owner may change the memory after the close, and the daemon sends for a second more.
 TEST_F(Unsent, IsDeregisteredBeforeTheContextEnds) {
   EXPECT_EQ(kName, close_context().region);

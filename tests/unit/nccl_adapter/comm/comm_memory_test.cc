@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <vector>
 
 #include "nccl_adapter/limits.h"
+#include "tests/unit/nccl_adapter/blocked_transport.h"
 #include "tests/unit/nccl_adapter/support/connected_hosts.h"
 
 namespace lyre::nccl_adapter {
@@ -45,6 +47,14 @@ TEST_F(MemoryOfAComm, IsReadWhileWhatWasSentFromThereIsNotAcknowledged) {
   EXPECT_TRUE(memory_.is_read(*second_));
   for (size_t rail = 0; rail < 2; ++rail) network_.wires().set_rail({1, rail}, true);
   EXPECT_TRUE(until([&] { return !memory_.is_read(*second_); }));
+}
+
+// The library does not have it yet.
+TEST_F(MemoryOfAComm, IsReadWhileAStreamIsBlockedInIt) {
+  const lyre_region* region = second_->memory->region;
+  lanes_[0].attach(std::make_unique<BlockedTransport>(region), 1, events_.now_ns());
+  EXPECT_FALSE(memory_.is_read(*first_));
+  EXPECT_TRUE(memory_.is_read(*second_));
 }
 
 TEST_F(MemoryOfAComm, IsReadNoMoreByAStreamThatWasReset) {

@@ -10,7 +10,7 @@
 #include "nccl_adapter/transport/address.h"
 #include "nccl_adapter/transport/rails.h"
 #include "tests/sim/adapter/lyre_api.h"
-#include "tests/unit/nccl_adapter/idle_transport.h"
+#include "tests/unit/nccl_adapter/blocked_transport.h"
 #include "tests/unit/nccl_adapter/support/comms.h"
 
 namespace lyre::nccl_adapter {
@@ -422,17 +422,6 @@ TEST_F(Comms, WhoKnowsNoNonceIsAStranger) {
   EXPECT_EQ(decision.code, AnswerCode::kUnknown);
   EXPECT_TRUE(decision.is_foreign);
 }
-
-/// Payload in `region` waits for room.
-class BlockedTransport final : public IdleTransport {
- public:
-  explicit BlockedTransport(const lyre_region* region) : region_(region) {}
-  bool is_blocked() const override { return true; }
-  bool is_blocked_in(const lyre_region* region) const override { return region == region_; }
-
- private:
-  const lyre_region* region_;
-};
 
 /// A comm with one stream, which is blocked.
 class BlockedComm final : public Comm {

@@ -37,7 +37,7 @@ TEST(HostPatience, AVainFinalizeMakesLaterEndsShort) {
 TEST(HostPatience, AVainReleaseMakesThoseOfTheSameHostShort) {
   HostPatience patience;
   EXPECT_EQ(patience.release_deadline_ns("a", kBegunNs), kBegunNs + kDeregisterWaitNs);
-  patience.on_released("a", true, kBegunNs - kDeregisterWaitNs, kBegunNs);
+  patience.on_released_in_vain("a", kBegunNs - kDeregisterWaitNs, kBegunNs);
   EXPECT_EQ(patience.release_deadline_ns("a", kBegunNs), kBegunNs + kBriefWaitNs);
   EXPECT_EQ(patience.release_deadline_ns("b", kBegunNs), kBegunNs + kDeregisterWaitNs);
   EXPECT_EQ(patience.deadline_ns("a", kBegunNs), kBegunNs + kFullWaitNs) << "of a close";
@@ -54,18 +54,9 @@ TEST(HostPatience, AReleaseAfterAVainCloseIsShortAndDoesNotCount) {
     const int64_t begun_ns = now_ns;
     now_ns = patience.release_deadline_ns("a", begun_ns);
     EXPECT_EQ(now_ns, begun_ns + kBriefWaitNs);
-    patience.on_released("a", true, begun_ns, now_ns);
+    patience.on_released_in_vain("a", begun_ns, now_ns);
   }
   EXPECT_EQ(patience.deadline_ns("a", now_ns), now_ns + kBriefWaitNs);
-}
-
-TEST(HostPatience, AReleaseThatWasAcknowledgedShowsThatTheHostIsThere) {
-  HostPatience patience;
-  patience.on_finalized_in_vain("a", kBegunNs);
-  patience.on_closed("a", true, kBegunNs);
-  patience.on_released("a", false, kBegunNs, kBegunNs);
-  EXPECT_FALSE(patience.have_vanished({"a"}, kBegunNs));
-  EXPECT_EQ(patience.deadline_ns("a", kBegunNs), kBegunNs + kFullWaitNs);
 }
 
 TEST(HostPatience, AFinalizeWaitsWhereOneOfItsHostsMayBeThere) {

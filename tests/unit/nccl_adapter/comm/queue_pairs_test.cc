@@ -154,6 +154,7 @@ class CommsWithALateAcknowledgement : public CommsWithRdma {
     EXPECT_EQ(finish(*receiver_, received), Result::kSuccess);
     EXPECT_EQ(finish(*sender_, sent), Result::kSuccess);
     EXPECT_GT(rdma_.delivered_bytes(), data_.size());
+    EXPECT_TRUE(sender_->should_wait_to_deregister(registration));
     EXPECT_EQ(sender_->remove_registration(registration), Result::kSuccess);
     EXPECT_EQ(sender_->facts().view.queue_pairs_lost, 1u);
   }

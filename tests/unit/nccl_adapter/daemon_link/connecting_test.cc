@@ -11,7 +11,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using Fate = Connecting::Fate;
 
 class ConnectingComms : public Comms {
  protected:
@@ -24,7 +23,6 @@ TEST_F(ConnectingComms, AreFoundByTheirNoteUntilTheyAreForgotten) {
   EXPECT_EQ(connecting_.find(note + 1), nullptr);
   connecting_.forget(sender_.get());
   EXPECT_EQ(connecting_.find(note), nullptr);
-  EXPECT_EQ(connecting_.fate(note), Fate::kUnknown) << "the same handle may be connected again";
 }
 
 TEST_F(ConnectingComms, HaveNotesThatAreNot0) {
@@ -39,21 +37,13 @@ TEST_F(ConnectingComms, AreAbandonedWhenNobodyAskedForThemForLong) {
   EXPECT_THAT(connecting_.take_abandoned(kSecond + kConnectAbandonedNs),
               ElementsAre(sender_.get()));
   EXPECT_EQ(connecting_.find(note), nullptr);
-  EXPECT_EQ(connecting_.fate(note), Fate::kAbandoned);
 }
 
-TEST_F(ConnectingComms, AreLostWhereAnotherInstanceTakesTheirPlace) {
-  const uint64_t abandoned = connecting_.add(sender_.get(), 0);
-  connecting_.take_abandoned(kConnectAbandonedNs);
-  const uint64_t lost = connecting_.add(sender_.get(), kConnectAbandonedNs);
-  Connecting second(1000);
-  second.replace(connecting_);
-  Connecting third(2000);
-  third.replace(second);
-  EXPECT_EQ(third.fate(lost), Fate::kLost);
-  EXPECT_EQ(third.fate(abandoned), Fate::kAbandoned);
-  EXPECT_EQ(third.fate(lost + 1), Fate::kUnknown);
-  EXPECT_THAT(third.take_abandoned(10 * kConnectAbandonedNs), IsEmpty());
+TEST_F(ConnectingComms, AreAskedForAnewWhenADaemonIsBack) {
+  const uint64_t note = connecting_.add(sender_.get(), 0);
+  connecting_.note_all_asked(kSecond);
+  EXPECT_THAT(connecting_.take_abandoned(kConnectAbandonedNs), IsEmpty());
+  EXPECT_EQ(connecting_.find(note), sender_.get());
 }
 
 }  // namespace

@@ -132,6 +132,14 @@ class TwoHosts : public ::testing::Test, private adapter_sim::System {
   void run_progress_threads() {
     for (const auto& [thread, work] : progress_threads_) (*work)();
   }
+  /// NCCL makes no call meanwhile.
+  void run_progress_threads_for(int64_t ns) {
+    const int64_t end_ns = events_.now_ns() + ns;
+    while (events_.now_ns() < end_ns) {
+      events_.run_until(std::min(end_ns, events_.now_ns() + kProgressThreadNs / 2));
+      run_progress_threads();
+    }
+  }
 
   adapter_sim::Events events_;
   adapter_sim::Network network_;
