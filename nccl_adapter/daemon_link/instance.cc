@@ -50,7 +50,7 @@ StreamCount make_stream_count(const Settings& settings, const Attachment& attach
 void say_gone(const Handle& handle) {
   log_warn(
       "cannot connect to host %s, process %u: what this connect began was closed: its daemon was "
-      "given up, or connect was not called for %lld minutes",
+      "given up (LYRE_RESUME_SECONDS), or connect was not called for %lld minutes",
       handle.host.c_str(), handle.pid, static_cast<long long>(kConnectAbandonedMinutes));
 }
 

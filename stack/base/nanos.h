@@ -5,8 +5,8 @@
 
 namespace lyre {
 
-/// A point on the monotonic clock, or a duration. Units: nanoseconds. No code in stack/ reads a
-/// clock: time is an argument, taken once a poll.
+/// A point on the monotonic clock, or a duration. Units: nanoseconds. Time is an argument, taken
+/// once a poll. Only stack/io/dpdk reads a clock, to measure how long a driver takes.
 struct Nanos {
   int64_t value = 0;
 

@@ -3,11 +3,15 @@
 #include <rte_ethdev.h>
 #include <rte_ether.h>
 #include <rte_mbuf.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <optional>
 
+#include "stack/io/dpdk/interrupt_thread.h"
 #include "stack/io/dpdk/port_search.h"
 #include "tests/io_contract/dpdk_wire.h"
+#include "tests/support/busy_interrupt_thread.h"
 
 // Two of DPDK's null devices: one is taken for a NIC of the VMbus, the other for its function.
 namespace lyre::io::contract {
@@ -49,6 +53,12 @@ TEST(FunctionPort, IsUsedFromItsStartUntilItIsStopped) {
   ASSERT_EQ(rte_eth_macaddr_get(netvsc, &mac), 0);
   ASSERT_EQ(rte_eth_dev_default_mac_addr_set(function, &mac), 0);
   EXPECT_TRUE(is_used(netvsc));
+  {
+    test::BusyInterruptThread busy;
+    ASSERT_TRUE(busy.is_set());
+    EXPECT_EQ(dpdk::is_function_used(netvsc), std::nullopt) << "that thread may close it";
+  }
+  EXPECT_TRUE(is_used(netvsc));
   ASSERT_EQ(rte_eth_dev_stop(function), 0);
   EXPECT_FALSE(is_used(netvsc)) << "stopped";
   ASSERT_EQ(rte_eth_dev_start(function), 0);
@@ -56,6 +66,27 @@ TEST(FunctionPort, IsUsedFromItsStartUntilItIsStopped) {
   ASSERT_EQ(rte_eth_dev_stop(function), 0);
   ASSERT_EQ(rte_eth_dev_close(function), 0);
   EXPECT_FALSE(is_used(netvsc)) << "closed";
+}
+
+// A function was read while that thread closed it.
+TEST(InterruptThread, RunsTheWork) {
+  ASSERT_TRUE(environment());
+  pid_t id = 0;
+  while (!dpdk::on_interrupt_thread([&] { id = ::gettid(); })) continue;
+  EXPECT_NE(id, 0);
+  EXPECT_NE(id, ::gettid());
+}
+
+TEST(InterruptThread, RunsNoWorkThatIsNotWaitedFor) {
+  ASSERT_TRUE(environment());
+  static std::atomic<int> runs{0};  // one that came late would outlive the test
+  {
+    test::BusyInterruptThread busy;
+    ASSERT_TRUE(busy.is_set());
+    EXPECT_FALSE(dpdk::on_interrupt_thread([] { ++runs; }));
+  }
+  while (!dpdk::let_interrupt_thread_finish()) continue;
+  EXPECT_EQ(runs, 0);
 }
 
 }  // namespace

@@ -24,6 +24,16 @@ constexpr uint32_t kUncutSegmentBytesMax = 15872;
 
 constexpr DriverQuirks kNic = {.driver = "", .rx_room_bytes_min = kNicRoomBytes};
 
+/// Of a driver of Intel's NICs, or a copy of one, that frees a packet when its descriptors are used
+/// again.
+constexpr DriverQuirks frees_by_reuse(DriverQuirks row) {
+  row.rx_room_bytes_min = kNicRoomBytes;
+  row.tx_descriptors = kFreedWithinPackets;
+  row.frees = Frees::kWhenSending;
+  row.tso_segments_max = kShortRingSegmentsMax;
+  return row;
+}
+
 constexpr DriverQuirks kKnownDrivers[] = {
     {.driver = "net_virtio",
      .super_packets = SuperPackets::kLro,
@@ -125,91 +135,33 @@ constexpr DriverQuirks kKnownDrivers[] = {
     // first one has closed, also the bus master bit where that was not set: such resets fail for
     // ever. iavf_init_vf() may free qos_cap twice when it fails again (22.11.9). Both end with a
     // bounded number of resets in a row: after it the port is closed, and the packets are lost.
-    {.driver = "net_iavf",
-     .rx_room_bytes_min = kNicRoomBytes,
-     .tx_descriptors = kFreedWithinPackets,
-     .frees = Frees::kWhenSending,
-     .segments_max = 8,
-     .tso_segments_max = kShortRingSegmentsMax,
-     .frees_by_reset_only = true},
-    {.driver = "net_ice",
-     .rx_room_bytes_min = kNicRoomBytes,
-     .tx_descriptors = kFreedWithinPackets,
-     .frees = Frees::kWhenSending,
-     .segments_max = 8,
-     .tso_segments_max = kShortRingSegmentsMax},
+    frees_by_reuse({.driver = "net_iavf", .segments_max = 8, .frees_by_reset_only = true}),
+    frees_by_reuse({.driver = "net_ice", .segments_max = 8}),
     // The function that controls others of an 800 series NIC: it sends by net_ice's functions.
-    {.driver = "net_ice_dcf",
-     .rx_room_bytes_min = kNicRoomBytes,
-     .tx_descriptors = kFreedWithinPackets,
-     .frees = Frees::kWhenSending,
-     .segments_max = 8,
-     .tso_segments_max = kShortRingSegmentsMax},
-    {.driver = "net_i40e",
-     .rx_room_bytes_min = kNicRoomBytes,
-     .tx_descriptors = kFreedWithinPackets,
-     .frees = Frees::kWhenSending,
-     .segments_max = 8,
-     .tso_segments_max = kShortRingSegmentsMax},
-    {.driver = "net_ixgbe",
-     .rx_room_bytes_min = kNicRoomBytes,
-     .tx_descriptors = kFreedWithinPackets,
-     .frees = Frees::kWhenSending,
-     .tso_segments_max = kShortRingSegmentsMax,
-     .segment_bytes_max = kUncutSegmentBytesMax},
+    frees_by_reuse({.driver = "net_ice_dcf", .segments_max = 8}),
+    frees_by_reuse({.driver = "net_i40e", .segments_max = 8}),
+    frees_by_reuse({.driver = "net_ixgbe", .segment_bytes_max = kUncutSegmentBytesMax}),
     // ixgbevf_dev_rx_init() refuses other numbers of queues.
-    {.driver = "net_ixgbe_vf",
-     .rx_room_bytes_min = kNicRoomBytes,
-     .tx_descriptors = kFreedWithinPackets,
-     .needs_power_of_two_queues = true,
-     .frees = Frees::kWhenSending,
-     .tso_segments_max = kShortRingSegmentsMax,
-     .segment_bytes_max = kUncutSegmentBytesMax},
+    frees_by_reuse({.driver = "net_ixgbe_vf",
+                    .needs_power_of_two_queues = true,
+                    .segment_bytes_max = kUncutSegmentBytesMax}),
     // txgbe and ngbe are copies of ixgbe's driver: their *_tx_done_cleanup_full() has no check of
     // the descriptors in use at all (22.11 to 26.07), and they do not cut segments either.
-    {.driver = "net_txgbe",
-     .rx_room_bytes_min = kNicRoomBytes,
-     .tx_descriptors = kFreedWithinPackets,
-     .frees = Frees::kWhenSending,
-     .tso_segments_max = kShortRingSegmentsMax,
-     .segment_bytes_max = kUncutSegmentBytesMax},
+    frees_by_reuse({.driver = "net_txgbe", .segment_bytes_max = kUncutSegmentBytesMax}),
     // txgbevf_dev_rx_init() refuses other numbers of queues.
-    {.driver = "net_txgbe_vf",
-     .rx_room_bytes_min = kNicRoomBytes,
-     .tx_descriptors = kFreedWithinPackets,
-     .needs_power_of_two_queues = true,
-     .frees = Frees::kWhenSending,
-     .tso_segments_max = kShortRingSegmentsMax,
-     .segment_bytes_max = kUncutSegmentBytesMax},
-    {.driver = "net_ngbe",
-     .rx_room_bytes_min = kNicRoomBytes,
-     .tx_descriptors = kFreedWithinPackets,
-     .frees = Frees::kWhenSending,
-     .tso_segments_max = kShortRingSegmentsMax,
-     .segment_bytes_max = kUncutSegmentBytesMax},
+    frees_by_reuse({.driver = "net_txgbe_vf",
+                    .needs_power_of_two_queues = true,
+                    .segment_bytes_max = kUncutSegmentBytesMax}),
+    frees_by_reuse({.driver = "net_ngbe", .segment_bytes_max = kUncutSegmentBytesMax}),
     // ngbevf_dev_rx_init() refuses other numbers of queues. Came with 25.03.
-    {.driver = "net_ngbe_vf",
-     .rx_room_bytes_min = kNicRoomBytes,
-     .tx_descriptors = kFreedWithinPackets,
-     .needs_power_of_two_queues = true,
-     .frees = Frees::kWhenSending,
-     .tso_segments_max = kShortRingSegmentsMax,
-     .segment_bytes_max = kUncutSegmentBytesMax},
+    frees_by_reuse({.driver = "net_ngbe_vf",
+                    .needs_power_of_two_queues = true,
+                    .segment_bytes_max = kUncutSegmentBytesMax}),
     // Its tx_done_cleanup stops the queue: igb_tx_done_cleanup() takes each segment of a packet for
     // a packet of its own, and eth_igb_xmit_pkts() then waits for a status that the NIC writes to
     // the last one only. Without it a packet is freed when its descriptors are used again.
-    {.driver = "net_e1000_igb",
-     .rx_room_bytes_min = kNicRoomBytes,
-     .tx_descriptors = kFreedWithinPackets,
-     .frees = Frees::kWhenSending,
-     .tso_segments_max = kShortRingSegmentsMax,
-     .segment_bytes_max = kUncutSegmentBytesMax},
-    {.driver = "net_e1000_igb_vf",
-     .rx_room_bytes_min = kNicRoomBytes,
-     .tx_descriptors = kFreedWithinPackets,
-     .frees = Frees::kWhenSending,
-     .tso_segments_max = kShortRingSegmentsMax,
-     .segment_bytes_max = kUncutSegmentBytesMax},
+    frees_by_reuse({.driver = "net_e1000_igb", .segment_bytes_max = kUncutSegmentBytesMax}),
+    frees_by_reuse({.driver = "net_e1000_igb_vf", .segment_bytes_max = kUncutSegmentBytesMax}),
     // It has no tx_done_cleanup, and frees a packet when its descriptors are used again.
     {.driver = "net_e1000_em",
      .rx_room_bytes_min = kNicRoomBytes,
@@ -217,12 +169,7 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .frees = Frees::kWhenSending},
     // Its tx_done_cleanup crashes: eth_igc_tx_done_cleanup() frees the mbuf of a context
     // descriptor, which has none. It frees a packet when its descriptors are used again.
-    {.driver = "net_igc",
-     .rx_room_bytes_min = kNicRoomBytes,
-     .tx_descriptors = kFreedWithinPackets,
-     .frees = Frees::kWhenSending,
-     .tso_segments_max = kShortRingSegmentsMax,
-     .segment_bytes_max = kUncutSegmentBytesMax},
+    frees_by_reuse({.driver = "net_igc", .segment_bytes_max = kUncutSegmentBytesMax}),
     // It reports no limit, and refuses a packet of more than 32 descriptors (BNXT_MAX_TSO_SEGS)
     // each time that it is offered, with all behind it. One of them describes no segment.
     {.driver = "net_bnxt",

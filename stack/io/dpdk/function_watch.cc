@@ -33,11 +33,13 @@ void FunctionWatch::note(FunctionState state, Nanos now) {
   };
   state_ = state;
   now_ = now;
+  has_come_ = has_come_ || state == FunctionState::kUsed || state == FunctionState::kAway;
   on_host_since_ = since(state != FunctionState::kUsed, on_host_since_);
   unused_since_ = since(state == FunctionState::kUnused, unused_since_);
 }
 
-std::string FunctionWatch::warning() const {
+/// A restart alone does not open a function that DPDK could not open at its start.
+std::string FunctionWatch::warning(const std::string& first_error) const {
   const auto lasts = [this](Nanos since, Nanos time) {
     return since != kNever && now_ - since >= time;
   };
@@ -47,9 +49,10 @@ std::string FunctionWatch::warning() const {
   if (state_ == FunctionState::kWithoutDriver) {
     return text + ": it " + lacks_mana_driver(dpdk_version());
   }
-  return lasts(unused_since_, kUsedWithin)
-             ? text + ", and DPDK does not look for it any more: restart the daemon"
-             : text;
+  if (!lasts(unused_since_, kUsedWithin)) return text;
+  if (has_come_) return text + ", and DPDK does not look for it any more: restart the daemon";
+  return text + ": DPDK has not opened it at its start" +
+         (first_error.empty() ? "" : ", and said first: " + first_error);
 }
 
 std::vector<DeviceCounter> FunctionWatch::with_path(std::vector<DeviceCounter> counters) const {

@@ -35,8 +35,9 @@ class FunctionWatch {
   void look(const DeviceArgs& args, uint16_t netvsc_port, Nanos now);
   void note(FunctionState state, Nanos now);
 
-  /// What there is to tell the operator; empty: nothing.
-  std::string warning() const;
+  /// What there is to tell the operator; empty: nothing. `first_error`: of DPDK's start; empty:
+  /// none.
+  std::string warning(const std::string& first_error) const;
   /// Adds the counter `on_host_path` while packets pass the host.
   std::vector<DeviceCounter> with_path(std::vector<DeviceCounter> counters) const;
 
@@ -45,6 +46,7 @@ class FunctionWatch {
   Nanos now_;
   Nanos on_host_since_ = kNever;
   Nanos unused_since_ = kNever;
+  bool has_come_ = false;  ///< it was in use or away before: it is not one of DPDK's start
 };
 
 }  // namespace lyre::io::dpdk

@@ -28,10 +28,10 @@ bool run_on_interrupt_thread(void (*work)(void*), void* argument) {
   Job job{.work = work, .argument = argument};
   const bool is_set = rte_eal_alarm_set(1, run_job, &job) == 0;
   for (int i = 0; is_set && i < kTriesMax && !job.is_done.load(); ++i) usleep(kTryUs);
-  // Waits for one that runs. Also one that was set without a timer.
-  rte_eal_alarm_cancel(run_job, &job);
-  if (!is_set) work(argument);
-  return !is_set || job.is_done.load();
+  // Waits for one that runs. Also one that was set without a timer: another's may have run it.
+  if (!job.is_done.load()) rte_eal_alarm_cancel(run_job, &job);
+  if (!is_set && !job.is_done.load()) run_job(&job);
+  return job.is_done.load();
 }
 
 bool let_interrupt_thread_finish() {

@@ -3,8 +3,8 @@
 namespace lyre::io::dpdk {
 
 /// Calls `work` on DPDK's interrupt thread, which closes and opens ports by itself: the function of
-/// a NIC on the VMbus. Waits for a tenth of a second at most. Without such a thread `work` runs on
-/// this one. Thread: any but that one.
+/// a NIC on the VMbus. Waits a tenth of a second for that thread, and for `work` as long as it
+/// takes. Without such a thread `work` runs on this one. Thread: any but that one.
 /// Returns false when it has not run: that thread is in a callback that waits for something.
 bool run_on_interrupt_thread(void (*work)(void*), void* argument);
 

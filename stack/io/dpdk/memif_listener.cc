@@ -67,16 +67,16 @@ void close_listener(const std::string& path) {
   }
 }
 
-/// The driver closes a connection that ends, in the interrupt thread. Returns how many there are.
-/// They are looked at by a descriptor of this thread's own, as that one may close its own
-/// meanwhile.
-size_t shut_connections_down(const std::string& path) {
+/// Calls `act` with each connection, and returns how many there are. They are looked at by a
+/// descriptor of this thread's own, as the interrupt thread may close its own meanwhile.
+template <typename Act>
+size_t for_each_connection(const std::string& path, Act act) {
   size_t count = 0;
   for (const int fd : sockets_of(AF_UNIX)) {
     const int own = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (own < 0) continue;
     if (is_at(own, Kind::kAccepted, path)) {
-      ::shutdown(own, SHUT_RDWR);
+      act(own);
       ++count;
     }
     ::close(own);
@@ -84,18 +84,23 @@ size_t shut_connections_down(const std::string& path) {
   return count;
 }
 
+/// The driver closes a connection that ends, in the interrupt thread.
+size_t shut_connections_down(const std::string& path) {
+  return for_each_connection(path, [](int fd) { ::shutdown(fd, SHUT_RDWR); });
+}
+
 /// A connection that is being accepted is there when the interrupt thread has finished. If it does
 /// not finish, connections stay: it would see their end after the driver has freed the listener's.
-/// Returns false then.
-bool take_down(const std::string& path) {
+/// Returns how many are left.
+size_t take_down(const std::string& path) {
   constexpr int kTriesMax = 20;
   close_listener(path);
-  if (!let_interrupt_thread_finish()) return false;
-  for (int i = 0; i < kTriesMax && shut_connections_down(path) > 0; ++i) {
-    if (!let_interrupt_thread_finish()) return false;
+  bool has_finished = let_interrupt_thread_finish();
+  for (int i = 0; has_finished && i < kTriesMax && shut_connections_down(path) > 0; ++i) {
+    has_finished = let_interrupt_thread_finish();
   }
-  let_interrupt_thread_finish();  // what it frees after it has closed the last one
-  return true;
+  if (has_finished) let_interrupt_thread_finish();  // what it frees after the last one's end
+  return for_each_connection(path, [](int) {});
 }
 
 }  // namespace
@@ -111,10 +116,11 @@ void MemifListener::end() {
   const auto ports = ports_by_path().find(path_);
   if (--ports->second == 0) {
     ports_by_path().erase(ports);
-    if (!take_down(path_)) {
-      log_line(
-          LogPriority::kWarning,
-          path_ + ": connections of this memif socket stay, as DPDK's interrupt thread is busy");
+    if (take_down(path_) > 0) {
+      log_line(LogPriority::kWarning,
+               path_ +
+                   ": connections of this memif socket stay, as DPDK's interrupt thread did "
+                   "not close them: restart the daemon when it suits");
     }
   }
   path_.clear();

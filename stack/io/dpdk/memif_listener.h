@@ -19,6 +19,7 @@ class MemifListener {
   /// Call when no queue is used, before the device is stopped. The last port of a path closes the
   /// listener and ends its connections. The descriptor's number stays taken until the process ends.
   /// Fails: without a descriptor to spare the listener stays as the driver leaves it.
+  /// Connections that DPDK's interrupt thread does not close stay, which the log tells.
   void end();
 
  private:

@@ -25,8 +25,10 @@ class NicLink {
   static constexpr Nanos kSilentFor = seconds(5);
   static constexpr Nanos kPeriodMax = seconds(60);
 
-  /// Call each second or more often. Begins the time to the next question.
-  void look(Nanos now);
+  static Nanos steady_now();
+  /// `now` reads a monotonic clock: how long a driver takes is measured here.
+  explicit NicLink(Nanos (*now)() = steady_now) : now_(now) {}
+
   /// Asks the driver, where an answer is due. A link of which the driver cannot tell is up.
   void update(uint16_t port_id, const DriverQuirks& quirks, const PortSetup& setup);
   /// The device was started again: the driver is asked in the next update().
@@ -36,13 +38,16 @@ class NicLink {
   const std::atomic<bool>* shown() const { return &is_up_; }
 
  private:
+  /// Returns whether the link is up.
+  bool ask(uint16_t port_id, const PortSetup& setup);
+  void ask_if_due(uint16_t port_id, const PortSetup& setup);
+
+  Nanos (*const now_)();
   // Relaxed: a lone flag, one writer.
   std::atomic<bool> is_up_{false};
   std::optional<uint32_t> last_mbps_;
-  Nanos now_;  ///< of the last look(); 0: not known since forget()
   Nanos due_at_;
   Nanos period_;
-  bool is_to_begin_ = false;
 };
 
 }  // namespace lyre::io::dpdk

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "stack/io/dpdk/eal.h"
 #include "stack/io/dpdk/interrupt_thread.h"
 #include "stack/io/dpdk/ipv6_offloads.h"
 #include "stack/io/dpdk/kernel_interface.h"
@@ -386,7 +387,6 @@ uint64_t EthernetPort::rx_missed() {
 
 void EthernetPort::look(Nanos now) {
   retry_.look(now);
-  link_.look(now);
   if (quirks_->has_timers && is_running_) rte_timer_manage();
   if (quirks_->counts_faults && is_running_ && extended_stats_.has_new_faults()) {
     events_.on_event(RTE_ETH_EVENT_INTR_RESET);
@@ -395,7 +395,7 @@ void EthernetPort::look(Nanos now) {
   if (is_stuck(now)) events_.on_stuck();
   if (!quirks_->is_over_function || !is_running_) return;
   function_watch_.look(args_, port_id_, now);
-  info_.warning = function_watch_.warning();
+  info_.warning = function_watch_.warning(first_error_of_start());
 }
 
 void EthernetPort::on_link_up() {

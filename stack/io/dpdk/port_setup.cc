@@ -237,17 +237,16 @@ class Configuration {
     const uint32_t taken = interface.empty() ? kEthernetMtu : interface_mtu(interface);
     if (options_.mtu_bytes <= taken) return Ok{};
     const int rc = rte_eth_dev_set_mtu(port_id_, static_cast<uint16_t>(options_.mtu_bytes));
-    if (rc == -ENOTSUP && quirks_.tells_mtu_from != DpdkVersion{}) return untold_mtu();
-    if (rc == 0 || rc == -ENOTSUP) return Ok{};
+    const DpdkVersion& from = quirks_.tells_mtu_from;
+    if (rc == -ENOTSUP && dpdk_version() < from) return untold_mtu();
+    if (rc == 0 || (rc == -ENOTSUP && from == DpdkVersion{})) return Ok{};
     return step_failed(options_, "does not take MTU " + std::to_string(options_.mtu_bytes), rc);
   }
 
   Error untold_mtu() const {
-    const DpdkVersion& from = quirks_.tells_mtu_from;
-    const std::string why = dpdk_version() < from
-                                ? " cannot be told to the host before DPDK " + from.text()
-                                : " is not taken by its virtual function";
-    return Error{ENOTSUP, options_.device + ": MTU " + std::to_string(options_.mtu_bytes) + why +
+    return Error{ENOTSUP, options_.device + ": MTU " + std::to_string(options_.mtu_bytes) +
+                              " cannot be told to the host before DPDK " +
+                              quirks_.tells_mtu_from.text() +
                               ", allowed: " + std::to_string(kEthernetMtu)};
   }
 

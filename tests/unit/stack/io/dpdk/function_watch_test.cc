@@ -16,7 +16,7 @@ constexpr Nanos kTold = kBegin + FunctionWatch::kToldAfter;
 TEST(FunctionWatch, APortWithoutItsFunctionIsNamed) {
   FunctionWatch watch;
   watch.note(FunctionState::kUsed, kBegin - seconds(1));
-  EXPECT_EQ(watch.warning(), "");
+  EXPECT_EQ(watch.warning(""), "");
   EXPECT_TRUE(watch.with_path({}).empty());
   watch.note(FunctionState::kAway, kBegin);
   const auto counters = watch.with_path({{.name = "a", .value = 7}});
@@ -24,9 +24,9 @@ TEST(FunctionWatch, APortWithoutItsFunctionIsNamed) {
   EXPECT_EQ(counters[1].name, "on_host_path");
   EXPECT_EQ(counters[1].value, 1u);
   watch.note(FunctionState::kAway, kTold);
-  EXPECT_THAT(watch.warning(), EndsWith("its virtual function is not in use"));
+  EXPECT_THAT(watch.warning(""), EndsWith("its virtual function is not in use"));
   watch.note(FunctionState::kUsed, kTold + seconds(1));
-  EXPECT_EQ(watch.warning(), "");
+  EXPECT_EQ(watch.warning(""), "");
   EXPECT_TRUE(watch.with_path({}).empty());
 }
 
@@ -37,22 +37,23 @@ TEST(FunctionWatch, AMomentOnTheHostsPathIsOnlyCounted) {
     const Nanos begin = kBegin + seconds(10 * i);
     watch.note(FunctionState::kUnused, begin);
     watch.note(FunctionState::kAway, begin + FunctionWatch::kToldAfter - millis(1));
-    EXPECT_EQ(watch.warning(), "");
+    EXPECT_EQ(watch.warning(""), "");
     EXPECT_EQ(watch.with_path({}).size(), 1u);
     watch.note(FunctionState::kUsed, begin + FunctionWatch::kToldAfter);
   }
 }
 
-TEST(FunctionWatch, AFunctionThatDpdkDoesNotOpenNeedsARestart) {
+TEST(FunctionWatch, AFunctionThatDpdkDoesNotOpenAgainNeedsARestart) {
   FunctionWatch watch;
+  watch.note(FunctionState::kUsed, kBegin - seconds(1));
   const Nanos last = kBegin + FunctionWatch::kUsedWithin;
   watch.note(FunctionState::kUnused, kBegin);
   watch.note(FunctionState::kUnused, last - millis(1));
-  EXPECT_THAT(watch.warning(), EndsWith("is not in use"));
+  EXPECT_THAT(watch.warning(""), EndsWith("is not in use"));
   watch.note(FunctionState::kUnused, last);
-  EXPECT_THAT(watch.warning(), HasSubstr("restart the daemon"));
+  EXPECT_THAT(watch.warning(""), HasSubstr("restart the daemon"));
   watch.note(FunctionState::kUsed, last);
-  EXPECT_EQ(watch.warning(), "");
+  EXPECT_EQ(watch.warning(""), "");
 }
 
 TEST(FunctionWatch, AFunctionThatIsTakenAwayAgainHasItsTimeAnew) {
@@ -60,9 +61,19 @@ TEST(FunctionWatch, AFunctionThatIsTakenAwayAgainHasItsTimeAnew) {
   watch.note(FunctionState::kUnused, kBegin);
   watch.note(FunctionState::kAway, kBegin + seconds(50));
   watch.note(FunctionState::kUnused, kBegin + seconds(70));
-  EXPECT_THAT(watch.warning(), EndsWith("is not in use"));
+  EXPECT_THAT(watch.warning(""), EndsWith("is not in use"));
   watch.note(FunctionState::kUnused, kBegin + seconds(70) + FunctionWatch::kUsedWithin);
-  EXPECT_THAT(watch.warning(), HasSubstr("restart the daemon"));
+  EXPECT_THAT(watch.warning(""), HasSubstr("restart the daemon"));
+}
+
+// A restart was asked for, which changes nothing.
+TEST(FunctionWatch, AFunctionThatDpdkDidNotOpenAtItsStartIsToldWithItsError) {
+  FunctionWatch watch;
+  watch.note(FunctionState::kUnused, kBegin);
+  watch.note(FunctionState::kUnused, kBegin + FunctionWatch::kUsedWithin);
+  EXPECT_THAT(watch.warning(""), EndsWith("is not in use: DPDK has not opened it at its start"));
+  EXPECT_THAT(watch.warning("mlx5_net: no memory"),
+              EndsWith("at its start, and said first: mlx5_net: no memory"));
 }
 
 // Such a port was refused, which works, slowly. A restart does not help it.
@@ -70,8 +81,8 @@ TEST(FunctionWatch, AFunctionWithoutADriverIsNamedWithWhatHasOne) {
   FunctionWatch watch;
   watch.note(FunctionState::kWithoutDriver, kBegin);
   watch.note(FunctionState::kWithoutDriver, kBegin + FunctionWatch::kUsedWithin);
-  EXPECT_THAT(watch.warning(), HasSubstr("is not in use: it is a MANA function, and DPDK "));
-  EXPECT_THAT(watch.warning(), EndsWith("allowed: lyred of Debian 13, or its image"));
+  EXPECT_THAT(watch.warning(""), HasSubstr("is not in use: it is a MANA function, and DPDK "));
+  EXPECT_THAT(watch.warning(""), EndsWith("allowed: lyred of Debian 13, or its image"));
 }
 
 TEST(FunctionWatch, APortWithoutMacHasNoFunction) {
