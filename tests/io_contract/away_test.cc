@@ -142,7 +142,7 @@ TEST_F(InterfacesThatGo, HaveOnePortOfAProcess) {
   PacketMemory* const memories[] = {memory->get()};
   const auto refused = (*environment())->open_port({.device = device}, memories);
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().text.find("packets of left with another port"), std::string::npos);
+  EXPECT_NE(refused.error().text.find("is taken by another socket"), std::string::npos);
   ports_[0]->suspend();
   ports_[0]->close();
   auto other = (*environment())->open_port({.device = device}, memories);

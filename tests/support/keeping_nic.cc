@@ -2,8 +2,8 @@
 //
 // The driver frees packets 32 at a time, and only when it is given others. While the link is down
 // it takes packets until its ring is full, sends none and frees none. When the link is up again it
-// sends them, and only then reads their bytes. For lyred it is a NIC that driver_quirks.cc does not
-// know.
+// sends them, and only then reads their bytes. For lyred it is a NIC that sends client memory,
+// and frees packets in their order.
 //
 // The bytes of a packet may not change before they are read. The file $LYRE_TEST_KEEPING_NIC gets
 // a line "kept" when a port begins to keep packets unread, and a line "changed" for each of them
@@ -30,7 +30,7 @@
 namespace {
 
 constexpr std::string_view kWrappedDriver = "net_af_packet";
-constexpr std::string_view kShownDriver = "net_keeping";
+constexpr std::string_view kShownDriver = "net_hinic";
 constexpr size_t kRingPackets = 512;
 constexpr size_t kFreedAtOnce = 32;
 

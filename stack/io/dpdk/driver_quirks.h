@@ -122,7 +122,8 @@ uint16_t tx_free_threshold(const DriverQuirks& quirks, uint32_t descriptors);
 /// it says nothing) and `frame_bytes` (max_rx_pktlen).
 uint32_t mtu_limit(uint32_t reported_mtu, uint32_t frame_bytes);
 
-/// The row of `driver` ("net_memif"); NICs without a row of their own share a default.
+/// The row of `driver` ("net_memif"). Drivers without a row share a default, whose `driver` is
+/// empty: one segment a packet, no TSO, and a short transmit ring.
 const DriverQuirks& quirks_of(std::string_view driver);
 
 }  // namespace lyre::io::dpdk

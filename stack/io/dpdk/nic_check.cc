@@ -26,7 +26,10 @@ constexpr uint16_t kMicrosoft = 0x1414;
 constexpr uint16_t kMana = 0x00ba;
 constexpr uint16_t kMellanox = 0x15b3;
 constexpr uint16_t kChelsio = 0x1425;
+constexpr uint16_t kNetronome = 0x19ee;
+constexpr uint16_t kCorigine = 0x1da8;
 constexpr uint16_t kIntel = 0x8086;
+constexpr uint16_t kFm10k[] = {0x15a4, 0x15a5, 0x15d0, 0x15d5};
 constexpr uint16_t kIavfByInterrupt[] = {0x1889, 0x37cd, 0x374d};  // 800 series, X722
 
 /// ENA's polling of admin commands, which uio_pci_generic needs as it forwards no interrupt, came
@@ -98,15 +101,39 @@ Status check_ice(const PciNic& nic, const DeviceArgs& args) {
                  "firmware-intel-misc or linux-firmware)");
 }
 
+/// `flaw`: the NICs and the driver, and what it does.
+Error refuse_driver(const DeviceArgs& args, const std::string& flaw) {
+  return refused(args,
+                 "DPDK's driver of " + flaw +
+                     ", allowed: another NIC, or AF_XDP on the kernel's interface of this one");
+}
+
 /// cxgbe frees a packet that it has coalesced only when its place in the ring is used again, after
 /// packets that were sent later (tx_do_packet_coalesce(), reclaim_tx_desc()). Of a packet without
 /// TSO it disables the IPv4 header's checksum, and with IPv6 also TCP's (F_TXPKT_IPCSUM_DIS,
 /// hwcsum()). 22.11 to 26.07.
 Status refuse_chelsio(const DeviceArgs& args) {
-  return refused(args,
-                 "DPDK's driver of Chelsio NICs (cxgbe) sends wrong checksums and keeps packets "
-                 "that were sent, allowed: another NIC, or AF_XDP on the kernel's interface of "
-                 "this one");
+  return refuse_driver(
+      args, "Chelsio NICs (cxgbe) sends wrong checksums and keeps packets that were sent");
+}
+
+bool is_fm10k(const PciNic& nic) {
+  return nic.vendor == kIntel && std::ranges::find(kFm10k, nic.device) != std::end(kFm10k);
+}
+
+/// tx_free_bulk_mbuf() leaves the first packet that it has freed in the ring, and tx_queue_clean()
+/// frees it again when the port stops. 22.11 to 26.07.
+Status refuse_fm10k(const DeviceArgs& args) {
+  return refuse_driver(args, "Intel FM10000 NICs (fm10k) frees packets twice when its port stops");
+}
+
+/// nfp frees a packet when its place in the ring is used again, and the smallest ring has 256
+/// (NFP_NET_MIN_TX_DESC): more than a worker sends to have all freed. Its descriptors have 40 bits
+/// for an address.
+Status refuse_nfp(const DeviceArgs& args) {
+  return refuse_driver(args,
+                       "Netronome and Corigine NICs (nfp) keeps packets that were sent, and "
+                       "reaches addresses of 40 bits only");
 }
 
 Status check_gvnic(const DpdkVersion& version, const DeviceArgs& args) {
@@ -229,8 +256,10 @@ Status prepare_nic(const PciNic& nic, const DpdkVersion& version, DeviceArgs& ar
   }
   if (nic.vendor == kGoogle && nic.device == kGvnic) return check_gvnic(version, args);
   if (needs_interrupt(nic)) return check_iavf(nic, args);
+  if (is_fm10k(nic)) return refuse_fm10k(args);
   if (nic.vendor == kIntel) return check_ice(nic, args);
   if (nic.vendor == kChelsio) return refuse_chelsio(args);
+  if (nic.vendor == kNetronome || nic.vendor == kCorigine) return refuse_nfp(args);
   if (is_mana(nic)) return check_mana(nic, args);
   if (nic.vendor == kMellanox) return prepare_mellanox(nic, args);
   return Ok{};

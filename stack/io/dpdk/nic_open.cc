@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <string>
 
+#include "stack/io/dpdk/driver_quirks.h"
 #include "stack/io/dpdk/eal.h"
 #include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/log.h"
@@ -49,6 +50,13 @@ Error netvsc_missing(const std::string& name, Opening opening, const std::string
   }
   return Error{EIO, name + ": DPDK could not open it" +
                         (first_error.empty() ? "" : ", and said first: " + first_error)};
+}
+
+std::string driver_warning(const DeviceArgs& args, const std::string& driver) {
+  if (!args.is_pci() || !quirks_of(driver).driver.empty()) return "";
+  return "its driver (" + driver +
+         ") was not compared with Lyre, so packets are copied and not segmented by the NIC: see "
+         "docs/user/clouds.md";
 }
 
 }  // namespace lyre::io::dpdk

@@ -20,4 +20,8 @@ Status open_nic(DeviceArgs& args, Opening opening);
 /// DPDK logged then; empty: nothing.
 Error netvsc_missing(const std::string& name, Opening opening, const std::string& first_error);
 
+/// The warning of a port on a PCI NIC whose driver has no row in driver_quirks.cc. Empty: it has
+/// one, or the device is another one.
+std::string driver_warning(const DeviceArgs& args, const std::string& driver);
+
 }  // namespace lyre::io::dpdk

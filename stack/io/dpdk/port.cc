@@ -87,14 +87,6 @@ DmaMap::DeviceLock hold_devices(DmaMap& dma_map, const DmaMap::DeviceLock& held)
   return held.owns_lock() ? DmaMap::DeviceLock() : dma_map.lock_devices();
 }
 
-/// Of a NIC on the VMbus: that of its virtual function.
-std::string pci_path_of(const DeviceArgs& args) {
-  if (!args.is_nic()) return pci_path_of_interface(std::string(args.value_of("iface")));
-  if (args.is_pci()) return device_path(args.kernel_folder());
-  const std::string function = pci_function_with(std::string(args.value_of("mac")));
-  return function.empty() ? function : device_path(DeviceArgs::parse(function).kernel_folder());
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Port>> EthernetPort::open(const PortOptions& options, DmaMap& dma_map,
@@ -170,6 +162,7 @@ Status EthernetPort::attach() {
   interface_index_ = interface_index(std::string(args_.value_of("iface")));
   info_.driver = device.driver_name;
   quirks_ = &quirks_of(info_.driver);
+  info_.warning = driver_warning(args_, info_.driver);
   if (quirks_->loses_rx_ring) watched_pools_.make(memories_);
   if (quirks_->segment_bytes_max < UINT16_MAX) {
     for (Memory* memory : memories_) memory->limit_segments(quirks_->segment_bytes_max);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "stack/io/dpdk/interrupt_thread.h"
+#include "stack/io/dpdk/kernel_interface.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -68,6 +69,13 @@ std::optional<bool> is_function_used(uint16_t netvsc_port) {
     is_used = function && is_started(*function);
   });
   return has_looked ? std::optional(is_used) : std::nullopt;
+}
+
+std::string pci_path_of(const DeviceArgs& args) {
+  if (!args.is_nic()) return pci_path_of_interface(std::string(args.value_of("iface")));
+  if (args.is_pci()) return device_path(args.kernel_folder());
+  const std::string function = pci_function_with(std::string(args.value_of("mac")));
+  return function.empty() ? function : device_path(DeviceArgs::parse(function).kernel_folder());
 }
 
 }  // namespace lyre::io::dpdk

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "stack/io/dpdk/device_args.h"
@@ -25,5 +26,9 @@ std::optional<uint16_t> find_function(uint16_t netvsc_port);
 /// thread is busy, often with that function.
 /// Thread: any but DPDK's interrupt thread.
 std::optional<bool> is_function_used(uint16_t netvsc_port);
+
+/// The path in /sys of the PCI device behind a port: of a NIC on the VMbus its virtual function,
+/// and of a virtual device the NIC under its interface. Empty: there is none.
+std::string pci_path_of(const DeviceArgs& args);
 
 }  // namespace lyre::io::dpdk

@@ -56,6 +56,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"net_igc", {255, 255}, {64, 64}},           //
                     Case{"net_bnxt", {0, 0}, {31, 31}},              // says nothing
                     Case{"net_vmxnet3", {16, 255}, {16, 24}},        // refused from 24.11 on
+                    Case{"net_enic", {16, 64}, {16, 64}},            //
+                    Case{"net_hns3", {8, 63}, {8, 8}},               // it reports 63
+                    Case{"net_hns3", {18, 63}, {8, 8}},              //
+                    Case{"net_hns3_vf", {8, 63}, {8, 8}},            //
                     Case{"net_virtio", {0, 0}, {kNone, kNone}},      //
                     Case{"net_memif", {0, 0}, {kNone, kNone}}));
 
@@ -66,12 +70,30 @@ TEST(DriverQuirks, EnaFreesInAnyOrderAndCopiesHeadersToTheDevice) {
   EXPECT_EQ(ena.push_bytes_max, 224u);
 }
 
-TEST(DriverQuirks, ADriverWithoutARowIsAnOrdinaryNic) {
+// qede freed packets that it had not sent, idpf and ionic lost segments to their pools.
+TEST(DriverQuirks, ADriverWithoutARowIsGivenOnePieceAtATime) {
   const DriverQuirks& unknown = quirks_of("net_unheard_of");
   EXPECT_TRUE(unknown.driver.empty());
   EXPECT_FALSE(unknown.is_virtual);
   EXPECT_TRUE(unknown.uses_checksums);
   EXPECT_GE(unknown.rx_room_bytes_min, 2048u);
+  EXPECT_FALSE(unknown.can_gather);
+  EXPECT_EQ(unknown.tx_descriptors, kFreedWithinPackets);
+  EXPECT_EQ(unknown.frees, Frees::kWhenSending);
+}
+
+TEST(DriverQuirks, ADriverWithARowIsGivenPiecesUnlessItSaysOtherwise) {
+  for (const char* driver :
+       {"net_ena", "net_gve", "net_mana", "net_netvsc", "mlx5_pci", "net_mlx4", "net_e1000_em",
+        "net_bnxt", "net_hinic", "net_vmxnet3", "net_enic", "net_hns3", "net_hns3_vf", "net_virtio",
+        "net_virtio_user", "net_iavf", "net_igc"}) {
+    EXPECT_EQ(quirks_of(driver).driver, driver) << "has no row";
+    EXPECT_TRUE(quirks_of(driver).can_gather) << driver;
+  }
+  for (const char* driver : {"net_enic", "net_hns3", "net_hns3_vf", "net_virtio_user"}) {
+    EXPECT_EQ(quirks_of(driver).frees, Frees::kOnRequest) << driver;
+    EXPECT_EQ(quirks_of(driver).tx_descriptors, 0u) << driver;
+  }
 }
 
 TEST(DriverQuirks, EveryNicHasRoomForThePowerOfTwoItRoundsTo) {
@@ -80,7 +102,8 @@ TEST(DriverQuirks, EveryNicHasRoomForThePowerOfTwoItRoundsTo) {
         "net_mlx4",    "net_iavf",         "net_ice",      "net_ice_dcf",  "net_i40e",
         "net_ixgbe",   "net_ixgbe_vf",     "net_txgbe",    "net_txgbe_vf", "net_ngbe",
         "net_ngbe_vf", "net_e1000_igb",    "net_e1000_em", "net_igc",      "net_bnxt",
-        "net_hinic",   "net_e1000_igb_vf", "net_vmxnet3",  "net_virtio"}) {
+        "net_hinic",   "net_e1000_igb_vf", "net_vmxnet3",  "net_virtio",   "net_enic",
+        "net_hns3",    "net_hns3_vf"}) {
     EXPECT_GE(quirks_of(nic).rx_room_bytes_min, 2048u) << nic;
     EXPECT_FALSE(quirks_of(nic).is_virtual) << nic;
   }
@@ -165,6 +188,7 @@ TEST(DriverQuirks, OnlyGvesQueueFormatIsToldByItsChecksums) {
 
 TEST(DriverQuirks, OnlyTheseLimitTheBytesOfASegment) {
   EXPECT_EQ(quirks_of("net_vmxnet3").segment_bytes_max, (1u << 14) - 1);
+  EXPECT_EQ(quirks_of("net_enic").segment_bytes_max, (1u << 14) - 1);
   for (const char* driver : {"net_ixgbe", "net_ixgbe_vf", "net_txgbe", "net_txgbe_vf", "net_ngbe",
                              "net_ngbe_vf", "net_e1000_igb", "net_e1000_igb_vf", "net_igc"}) {
     EXPECT_LT(quirks_of(driver).segment_bytes_max, 1u << 14) << driver;

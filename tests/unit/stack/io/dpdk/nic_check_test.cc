@@ -136,6 +136,22 @@ TEST(NicCheck, AChelsioNicIsRefused) {
   }
 }
 
+// The first one freed packets twice when its port stopped, the second one kept what was sent.
+TEST(NicCheck, AnFm10kOrAnNfpIsRefused) {
+  constexpr uint16_t kFm10kDevices[] = {0x15a4, 0x15a5, 0x15d0, 0x15d5};
+  for (const uint16_t device : kFm10kDevices) {
+    EXPECT_THAT(prepared({0x8086, device, "vfio-pci"}, kDebian12),
+                AllOf(HasSubstr("DPDK's driver of Intel FM10000 NICs (fm10k)"),
+                      HasSubstr(", allowed: another NIC")));
+  }
+  for (const uint16_t vendor : {uint16_t{0x19ee}, uint16_t{0x1da8}}) {
+    EXPECT_THAT(prepared({vendor, 0x4000, "vfio-pci"}, kDebian13),
+                AllOf(HasSubstr("DPDK's driver of Netronome and Corigine NICs (nfp)"),
+                      HasSubstr(", allowed: another NIC")));
+  }
+  EXPECT_EQ(prepared({0x8086, 0x1572, "vfio-pci"}, kDebian12), "0000:00:06.0") << "i40e";
+}
+
 TEST(NicCheck, GvnicNeedsAVersionThatSendsEverything) {
   for (const DpdkVersion& version : {kDebian12, kUbuntu24, DpdkVersion{24, 11, 3},
                                      DpdkVersion{25, 3, 0}, DpdkVersion{25, 7, 1}}) {

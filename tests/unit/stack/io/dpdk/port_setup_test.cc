@@ -102,6 +102,19 @@ TEST_F(ConfigurePort, UsesTheTsoOfOtherDriversWithoutIpChecksums) {
   EXPECT_FALSE(setup.is_faulty);
 }
 
+// Drivers lost segments of such packets to their pools, or freed packets that were not sent.
+TEST_F(ConfigurePort, LeavesSegmentsAndTsoOfADriverThatWasNotComparedAlone) {
+  const PortSetup setup = set_up("net_unheard_of", kDqoOffers);
+  EXPECT_FALSE(is_asked_for_tso());
+  EXPECT_EQ(nic.tx_asked_for & RTE_ETH_TX_OFFLOAD_MULTI_SEGS, 0u);
+  EXPECT_EQ(setup.capabilities.tso_bytes_max, 0u);
+  EXPECT_EQ(setup.limits.segments_max, 1u);
+  EXPECT_TRUE(setup.has_tcp_checksum);
+  EXPECT_EQ(nic.tx_descriptors, kFreedWithinPackets);
+  set_up("net_enic", kDqoOffers);
+  EXPECT_TRUE(is_asked_for_tso());
+}
+
 // gve frees what its receive ring points to when it stops: up to 63 packets that were delivered.
 TEST_F(ConfigurePort, LetsGveFillItsReceiveRingAtOnce) {
   set_up("net_gve", kDqoOffers);
