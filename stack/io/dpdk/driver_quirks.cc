@@ -22,7 +22,7 @@ constexpr uint32_t kShortRingSegmentsMax = 64;
 /// 26.07).
 constexpr uint32_t kUncutSegmentBytesMax = 15872;
 
-/// Of a driver that was not compared: see docs/user/clouds.md. qede, sfc, axgbe, ionic, atlantic,
+/// Of a driver without a row: see docs/user/clouds.md. qede, sfc, axgbe, ionic, atlantic,
 /// idpf and cpfl need just this.
 constexpr DriverQuirks kNic = {.driver = "",
                                .can_gather = false,
@@ -203,7 +203,8 @@ constexpr DriverQuirks kKnownDrivers[] = {
     // no such row to check. The driver reports 63.
     {.driver = "net_hns3", .rx_room_bytes_min = kNicRoomBytes, .tso_segments_max = 8},
     {.driver = "net_hns3_vf", .rx_room_bytes_min = kNicRoomBytes, .tso_segments_max = 8},
-    {.driver = "net_virtio_user", .rx_room_bytes_min = kNicRoomBytes},
+    // It sends by the functions of net_virtio.
+    {.driver = "net_virtio_user", .rx_room_bytes_min = kNicRoomBytes, .is_lazy_to_free = true},
     {.driver = "net_memif",
      .is_virtual = true,
      .uses_checksums = false,

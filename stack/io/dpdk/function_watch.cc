@@ -33,7 +33,7 @@ void FunctionWatch::note(FunctionState state, Nanos now) {
   };
   state_ = state;
   now_ = now;
-  has_come_ = has_come_ || state == FunctionState::kUsed || state == FunctionState::kAway;
+  has_changed_ = has_changed_ || state == FunctionState::kUsed || state == FunctionState::kAway;
   on_host_since_ = since(state != FunctionState::kUsed, on_host_since_);
   unused_since_ = since(state == FunctionState::kUnused, unused_since_);
 }
@@ -50,8 +50,8 @@ std::string FunctionWatch::warning(const std::string& first_error) const {
     return text + ": it " + lacks_mana_driver(dpdk_version());
   }
   if (!lasts(unused_since_, kUsedWithin)) return text;
-  if (has_come_) return text + ", and DPDK does not look for it any more: restart the daemon";
-  return text + ": DPDK has not opened it at its start" +
+  if (has_changed_) return text + ", and DPDK does not look for it any more: restart the daemon";
+  return text + ": DPDK did not open it when it started" +
          (first_error.empty() ? "" : ", and said first: " + first_error);
 }
 

@@ -46,7 +46,7 @@ class FunctionWatch {
   Nanos now_;
   Nanos on_host_since_ = kNever;
   Nanos unused_since_ = kNever;
-  bool has_come_ = false;  ///< it was in use or away before: it is not one of DPDK's start
+  bool has_changed_ = false;  ///< in use or away before: the start of DPDK is not the cause
 };
 
 }  // namespace lyre::io::dpdk

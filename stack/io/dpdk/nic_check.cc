@@ -127,9 +127,9 @@ Status refuse_fm10k(const DeviceArgs& args) {
   return refuse_driver(args, "Intel FM10000 NICs (fm10k) frees packets twice when its port stops");
 }
 
-/// nfp frees a packet when its place in the ring is used again, and the smallest ring has 256
-/// (NFP_NET_MIN_TX_DESC): more than a worker sends to have all freed. Its descriptors have 40 bits
-/// for an address.
+/// nfp frees a packet only when its place in the ring is used again (rte_pktmbuf_free_seg() in its
+/// xmit functions), and the smallest ring has 256 (NFP_NET_MIN_TX_DESC, 22.11): a worker sends
+/// kFreedWithinPackets at most to have all freed. Its descriptors have 40 bits for an address.
 Status refuse_nfp(const DeviceArgs& args) {
   return refuse_driver(args,
                        "Netronome and Corigine NICs (nfp) keeps packets that were sent, and "

@@ -54,9 +54,8 @@ Error netvsc_missing(const std::string& name, Opening opening, const std::string
 
 std::string driver_warning(const DeviceArgs& args, const std::string& driver) {
   if (!args.is_pci() || !quirks_of(driver).driver.empty()) return "";
-  return "its driver (" + driver +
-         ") was not compared with Lyre, so packets are copied and not segmented by the NIC: see "
-         "docs/user/clouds.md";
+  return "Lyre has no rules for its driver (" + driver +
+         "): it copies each packet, and the NIC does not segment";
 }
 
 }  // namespace lyre::io::dpdk

@@ -71,9 +71,9 @@ TEST(FunctionWatch, AFunctionThatDpdkDidNotOpenAtItsStartIsToldWithItsError) {
   FunctionWatch watch;
   watch.note(FunctionState::kUnused, kBegin);
   watch.note(FunctionState::kUnused, kBegin + FunctionWatch::kUsedWithin);
-  EXPECT_THAT(watch.warning(""), EndsWith("is not in use: DPDK has not opened it at its start"));
+  EXPECT_THAT(watch.warning(""), EndsWith("is not in use: DPDK did not open it when it started"));
   EXPECT_THAT(watch.warning("mlx5_net: no memory"),
-              EndsWith("at its start, and said first: mlx5_net: no memory"));
+              EndsWith("when it started, and said first: mlx5_net: no memory"));
 }
 
 // Such a port was refused, which works, slowly. A restart does not help it.

@@ -29,11 +29,11 @@ TEST(NicOpen, ANicOfTheVmbusThatIsNotThereIsNotFound) {
   EXPECT_FALSE(open_nic(args, Opening::kFirst).ok());
 }
 
-TEST(NicOpen, APortIsToldOfADriverThatWasNotCompared) {
+TEST(NicOpen, APortIsToldOfADriverWithoutARow) {
   const DeviceArgs nic = DeviceArgs::parse("0000:00:06.0");
   EXPECT_EQ(driver_warning(nic, "net_unheard_of"),
-            "its driver (net_unheard_of) was not compared with Lyre, so packets are copied and not "
-            "segmented by the NIC: see docs/user/clouds.md");
+            "Lyre has no rules for its driver (net_unheard_of): it copies each packet, and the NIC "
+            "does not segment");
   EXPECT_EQ(driver_warning(nic, "net_ena"), "");
   EXPECT_EQ(driver_warning(DeviceArgs::parse("net_null0"), "net_null"), "") << "no PCI device";
 }
