@@ -39,8 +39,11 @@ def fingerprint(root, path, command):
     return digest.hexdigest()
 
 
-def library_flags(path):
-    if not source.is_under(path, 'stack/io/dpdk') or not shutil.which('pkg-config'):
+def library_flags(root, path):
+    """Of DPDK, for a header that includes its headers, directly or not."""
+    names_dpdk = any(target.startswith('rte_') for name in closure(root, path)
+                     for target in _INCLUDE.findall(source.read(root, name)))
+    if not names_dpdk or not shutil.which('pkg-config'):
         return []
     answer = subprocess.run(['pkg-config', '--cflags', 'libdpdk'], capture_output=True, text=True)
     return answer.stdout.split()
@@ -59,7 +62,7 @@ def compile_alone(root, path, compiler, cache):
     """The finding about `path`, or None. What passed before and has not changed is not tried."""
     is_c = path.startswith('libclient/include/')
     command = [*compiler, '-x', 'c++', '-std=c++20', '-fsyntax-only', '-I.', '-Wall', '-Wextra',
-               *(f'-I{folder}' for folder in rules.INCLUDE_ROOTS), *library_flags(path)]
+               *(f'-I{folder}' for folder in rules.INCLUDE_ROOTS), *library_flags(root, path)]
     commands = [command]
     if is_c:  # the public API is C as well
         commands.append([*compiler, '-x', 'c', '-std=c11', '-fsyntax-only', '-I.', '-Wall'])
