@@ -119,14 +119,15 @@ class DeregistrationOverRdma : public TwoHosts {
   }
   /// Both of its requests are done.
   bool is_done(Pair& pair) {
-    for (const auto& [host, request] : {std::pair(0, &pair.send), std::pair(1, &pair.receive)}) {
-      if (*request == nullptr) continue;
-      int done = 0;
-      const auto look = [&] { return test(*request, &done, nullptr); };
-      EXPECT_EQ(at(static_cast<size_t>(host), look), Result::kSuccess);
-      if (done != 0) *request = nullptr;
-    }
+    forget_if_done(0, pair.send);
+    forget_if_done(1, pair.receive);
     return pair.send == nullptr && pair.receive == nullptr;
+  }
+  void forget_if_done(size_t host, void*& request) {
+    if (request == nullptr) return;
+    int done = 0;
+    EXPECT_EQ(at(host, [&] { return test(request, &done, nullptr); }), Result::kSuccess);
+    if (done != 0) request = nullptr;
   }
   int64_t deregister_ns(Pair& pair) {
     const int64_t from_ns = events_.now_ns();
