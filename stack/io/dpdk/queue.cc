@@ -212,7 +212,8 @@ size_t Queue::tx_burst(std::span<PacketBuf* const> in) {
   if (!is_running_) return drop(in);
   if (in.empty() && left_.is_any()) [[unlikely]] {
     // Without a carrier the kernel refuses them each time.
-    is_link_up() ? left_.send() : left_.forget();
+    if (!is_link_up()) left_.forget();
+    left_.send();
   }
   flush_pending();
   size_t taken = 0;
