@@ -8,6 +8,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "tests/adapter/link.h"
 
@@ -336,17 +339,31 @@ TEST_P(DaemonRestarted, WhileIdleIsSurvived) {
 
 bool has_said(const std::string& text) { return logged_text().find(text) != std::string::npos; }
 
-// Does `work` on a link of several streams. No stream may be replaced.
-void expect_good_streams(DaemonPair& pair, const std::function<void(Rank&, Link&)>& work) {
+// Does `work` on a link of several streams. Nothing may go wrong.
+void expect_no_warning(DaemonPair& pair, const std::function<void(Rank&, Link&)>& work) {
   const RankBody body = [&](Rank& rank) {
     ::setenv("LYRE_STREAMS", "4", 1);
     Link link(rank, kAbi, pair);
     work(rank, link);
     link.close();
-    EXPECT_FALSE(has_said(" stalls") || has_said(" is slow")) << logged_text();
     EXPECT_TRUE(logged_warnings().empty()) << logged_text();
   };
   expect_ranks({body, body});
+}
+
+// Returns when none of its threads runs: nothing that is sent from then on is acknowledged.
+void stop_process(pid_t process) {
+  ::kill(process, SIGSTOP);
+  const auto is_stopped = [](const std::filesystem::directory_entry& thread) {
+    std::ifstream file(thread.path() / "stat");
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    return text.find(") T ") != std::string::npos;
+  };
+  const std::filesystem::path threads = "/proc/" + std::to_string(process) + "/task";
+  EXPECT_TRUE(until([&] {
+    const std::filesystem::directory_iterator all(threads);
+    return std::all_of(begin(all), end(all), is_stopped);
+  }));
 }
 
 // A stop in order tells this process of no session that ended: it only listens.
@@ -388,7 +405,7 @@ TEST(DaemonStopped, WhileACommIsListenedForIsSurvived) {
 // A stopped process is slow and has not failed: its daemon still answers.
 TEST(PeerStopped, IsNotAnError) {
   ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "3", 1);
-  expect_good_streams(daemons(), [](Rank& rank, Link& link) {
+  expect_no_warning(daemons(), [](Rank& rank, Link& link) {
     pid_t peer = ::getpid();
     rank.send(&peer, sizeof(peer));
     ASSERT_TRUE(rank.receive(&peer, sizeof(peer)));
@@ -407,40 +424,23 @@ TEST(PeerStopped, IsNotAnError) {
   ::unsetenv("LYRE_PEER_TIMEOUT_SECONDS");
 }
 
-// When all streams stop at once, no stream is replaced.
+// When all streams stop at once, none of them is replaced meanwhile. How soon each is acknowledged
+// afterwards depends on the machine, and nothing is said about it.
 TEST(PeersDaemonStopped, CostsNoStream) {
   const std::unique_ptr<DaemonPair> pair = own_daemons();
-  expect_good_streams(*pair, [&](Rank& rank, Link& link) {
+  expect_no_warning(*pair, [&](Rank& rank, Link& link) {
     work_some(rank, link);
     std::vector<uint8_t> data(kBytes);
     if (rank.index() == 1) {
       link.finish(link.irecv(data.data(), kBytes));
       return;
     }
-    ::kill(pair->pid(1), SIGSTOP);
+    stop_process(pair->pid(1));
     void* request = link.isend(data.data(), kBytes);
     link.keep_testing(request, 2500);
+    EXPECT_FALSE(has_said(" stalls")) << logged_text();
     ::kill(pair->pid(1), SIGCONT);
     link.finish(request);
-  });
-}
-
-// Moves messages of `bytes` for some time. The last one carries a mark.
-void work_for(Rank& rank, Link& link, size_t bytes, int milliseconds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
-  std::vector<uint8_t> data(bytes);
-  while (data[0] == 0) {
-    if (rank.index() == 0) data[0] = std::chrono::steady_clock::now() > end ? 1 : 0;
-    link.finish(rank.index() == 0 ? link.isend(data.data(), bytes)
-                                  : link.irecv(data.data(), bytes));
-  }
-}
-
-// Small messages follow each other on one stream, which must not count as slow for that reason.
-TEST(SmallMessages, AfterLargeOnesMakeNoStreamSlow) {
-  expect_good_streams(daemons(), [](Rank& rank, Link& link) {
-    work_for(rank, link, 4 * kBytes, 2500);
-    work_for(rank, link, 1000, 3000);
   });
 }
 

@@ -11,9 +11,6 @@ PORT = 5201
 BYTES_PER_SECOND_MIN = 4 << 20
 # Of one packet at MTU 1500.
 PAYLOAD_BYTES_MAX = 1460  # of IPv4, the larger of the two
-# On a busy machine a process may be delayed by more than the round trip by which either side times
-# its tail loss probes. A protocol defect shows in every attempt.
-ATTEMPTS_MAX = 6
 SPURIOUS = "[TCP Spurious Retransmission]"
 
 
@@ -27,27 +24,29 @@ class BulkTest(unittest.TestCase):
         """`server` and `client` make command lines."""
         # One direction at a time is not enough: the other side would only acknowledge.
         count = bed.options.mib << (20 if direction == "both" else 17)
-        for _ in range(ATTEMPTS_MAX):
-            capture = self.bed.capture(name, 2 * count >> 20)
-            asking = ("perf", "client", bed.endpoint(server_address, PORT), "--bytes", str(count),
-                      "--direction", direction, "--verify", "--json")
-            with capture:
-                asked, served = transfer.run(
-                    server("perf", "server", "--listen", f":{PORT}", "--once", "--json"),
-                    client(*asking), 30 + count // BYTES_PER_SECOND_MIN)
-            transfer.check_sides(asked, served, count)
-            self.assertGreater(capture.packets(), count // PAYLOAD_BYTES_MAX)
-            faults = capture.faults()
-            self.assertEqual([fault for fault in faults if SPURIOUS not in fault], [])
-            for flow in ("sent", "received"):
-                if flow in asked:
-                    rate = asked[flow]["bits_per_s"] / 1e9
-                    print(f"{name}: client {flow} {count} bytes at {rate:.2f} Gb/s",
-                          flush=True)
-            if not faults:
-                return
+        capture = self.bed.capture(name, 2 * count >> 20)
+        asking = ("perf", "client", bed.endpoint(server_address, PORT), "--bytes", str(count),
+                  "--direction", direction, "--verify", "--json")
+        with capture:
+            asked, served = transfer.run(
+                server("perf", "server", "--listen", f":{PORT}", "--once", "--json"),
+                client(*asking), 30 + count // BYTES_PER_SECOND_MIN)
+        transfer.check_sides(asked, served, count)
+        self.assertGreater(capture.packets(), count // PAYLOAD_BYTES_MAX)
+        self.check(name, capture)
+        for flow in ("sent", "received"):
+            if flow in asked:
+                rate = asked[flow]["bits_per_s"] / 1e9
+                print(f"{name}: client {flow} {count} bytes at {rate:.2f} Gb/s", flush=True)
+
+    def check(self, name, capture):
+        """On a busy machine either side's timers may end before an acknowledgement is seen. What a
+        sender knew to be acknowledged it does not send again, on any machine."""
+        faults = capture.faults()
+        self.assertEqual([fault for fault in faults if SPURIOUS not in fault], [])
+        if faults:
             print(f"{name}: {len(faults)} spurious retransmissions:", *faults[:5], sep="\n")
-        self.fail(f"spurious retransmissions in each of {ATTEMPTS_MAX} transfers")
+            self.assertEqual(capture.needless_retransmissions(), [])
 
     def test_lyre_connects_and_sends(self):
         self.exchange("lyre-tx", self.bed.by_kernel, self.bed.by_lyre, bed.kernel(), "tx")

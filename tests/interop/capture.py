@@ -1,5 +1,6 @@
 """Captures of the wire: recorded by dumpcap, analysed by tshark."""
 
+import collections
 import os
 import re
 import time
@@ -27,6 +28,12 @@ FAULTS = {
 QUOTES = "icmp.type == 3 or icmpv6.type == 2"
 # The payload is random; tshark would dissect it as other protocols, malformed.
 ANY_PAYLOAD = "tcp.port==1-65535,data"
+TIMES = "tcp.options.timestamp."
+
+Segment = collections.namedtuple(
+    "Segment", "number stream sender receiver sequence acknowledgement bytes time echo")
+SEGMENT_FIELDS = ("frame.number", "tcp.stream", "tcp.srcport", "tcp.dstport", "tcp.seq", "tcp.ack",
+                  "tcp.len", TIMES + "tsval", TIMES + "tsecr")
 
 
 class CaptureError(Exception):
@@ -44,11 +51,35 @@ class Recording:
         wanted = " or ".join(f"({FAULTS[name]})" for name in names)
         return self.matching(f"({wanted}) and not ({QUOTES})")
 
-    def matching(self, display_filter):
+    def needless_retransmissions(self):
+        """Of the spurious ones those whose sender had the acknowledgement, in order.
+
+        The timestamp that a segment echoes names packets of the peer, and its sender had the first
+        of them. An acknowledgement in a later packet may have been on its way: a busy machine may
+        see it after its timer ended, which is no fault.
+        """
+        acknowledged = {}
+        for segment in self._segments("tcp.flags.reset == 0"):
+            key = (segment.stream, segment.receiver, segment.time)
+            acknowledged.setdefault(key, segment.acknowledgement)
+        return [segment for segment in self._segments(FAULTS["spurious retransmissions"])
+                if segment.sequence + segment.bytes
+                <= acknowledged.get((segment.stream, segment.sender, segment.echo), 0)]
+
+    def _segments(self, display_filter):
+        fields = [word for field in SEGMENT_FIELDS for word in ("-e", field)]
+        for line in self.matching(f"({display_filter}) and not ({QUOTES})", "-T", "fields",
+                                  *fields):
+            values = line.split("\t")
+            if "" in values:
+                raise CaptureError(f"packet {values[0]} has no timestamp")
+            yield Segment(*map(int, values))
+
+    def matching(self, display_filter, *form):
         """One line of text for each packet that tshark finds."""
         done = processes.run(
             ["tshark", "-r", self._path, "-n", "-o", "tcp.check_checksum:TRUE",
-             "-o", "ip.check_checksum:TRUE", "-d", ANY_PAYLOAD, "-Y", display_filter],
+             "-o", "ip.check_checksum:TRUE", "-d", ANY_PAYLOAD, "-Y", display_filter, *form],
             ANALYSIS_TIMEOUT_S, capture_output=True)
         if done.returncode != 0:
             raise CaptureError("tshark: " + done.stderr.strip())

@@ -15,6 +15,7 @@ from internet_checksum import checksum
 
 LINUX = "10.9.5.2"
 PCAP_HEADER = struct.pack("=IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1)
+LYRES_PORT, LINUX_PORT = 7200, 5201
 IPV4_ETHERNET = bytes(12) + struct.pack("!H", 0x0800)
 CHECKSUM, URGENT = 16, 18
 
@@ -32,13 +33,31 @@ def segment(source, to, field=None):
     return IPV4_ETHERNET + ip + tcp
 
 
+def timed(is_by_lyre, sequence, acknowledgement, size, time, echo):
+    """A segment with timestamps."""
+    hosts, ports = (LYRE, LINUX), (LYRES_PORT, LINUX_PORT)
+    if not is_by_lyre:
+        hosts, ports = hosts[::-1], ports[::-1]
+    addresses = bytes(map(int, ".".join(hosts).split(".")))
+    tcp = struct.pack("!HHIIBBHHH", *ports, sequence, acknowledgement, 0x80, 0x10, 1000, 0, 0)
+    tcp += struct.pack("!BBBBII", 1, 1, 8, 10, time, echo) + bytes(size)
+    ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(tcp), 1, 0, 64, 6, 0) + addresses
+    return IPV4_ETHERNET + ip + tcp
+
+
+def record(folder, *frames):
+    path = os.path.join(folder, "some.pcap")
+    with open(path, "wb") as file:
+        file.write(PCAP_HEADER)
+        for frame in frames:
+            file.write(struct.pack("=IIII", 0, 0, len(frame), len(frame)) + frame)
+    return Recording(path)
+
+
 class CaptureTest(unittest.TestCase):
     def faults(self, frame):
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "one.pcap")
-            with open(path, "wb") as file:
-                file.write(PCAP_HEADER + struct.pack("=IIII", 0, 0, len(frame), len(frame)) + frame)
-            return len(Recording(path).faults(["bad TCP checksums"]))
+            return len(record(folder, frame).faults(["bad TCP checksums"]))
 
     def test_a_right_checksum_is_none(self):
         self.assertEqual(self.faults(segment(LYRE, LINUX)), 0)
@@ -50,6 +69,32 @@ class CaptureTest(unittest.TestCase):
     def test_a_wrong_checksum_is_one_of_anybody(self):
         self.assertEqual(self.faults(segment(LYRE, LINUX, 0x1234)), 1)
         self.assertEqual(self.faults(segment(LINUX, LYRE, 0x1234)), 1)
+
+
+class RetransmissionTest(unittest.TestCase):
+    """Lyre sends 50 bytes twice; Linux acknowledges them before the second time."""
+
+    BEFORE = [timed(True, 101, 501, 0, 10, 20), timed(False, 501, 101, 0, 20, 10),
+              timed(True, 101, 501, 50, 11, 20)]
+
+    def needless(self, *frames):
+        with tempfile.TemporaryDirectory() as folder:
+            recording = record(folder, *self.BEFORE, *frames)
+            self.assertEqual(len(recording.faults(["spurious retransmissions"])), 1)
+            return len(recording.needless_retransmissions())
+
+    def test_one_that_the_acknowledgement_met_on_the_way_is_not_needless(self):
+        again = timed(True, 101, 501, 50, 300, 20)
+        self.assertEqual(self.needless(timed(False, 501, 151, 0, 22, 11), again), 0)
+
+    def test_one_whose_sender_had_the_acknowledgement_is(self):
+        again = timed(True, 101, 501, 50, 300, 22)
+        self.assertEqual(self.needless(timed(False, 501, 151, 0, 22, 11), again), 1)
+
+    def test_of_packets_of_one_time_its_sender_had_the_first_one(self):
+        again = timed(True, 101, 501, 50, 300, 22)
+        self.assertEqual(self.needless(timed(False, 501, 121, 0, 22, 11),
+                                       timed(False, 501, 151, 0, 22, 11), again), 0)
 
 
 if __name__ == "__main__":

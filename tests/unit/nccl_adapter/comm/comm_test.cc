@@ -138,6 +138,32 @@ TEST_F(Comms, TheEndOfOneOfSeveralStreamsIsNoDeath) {
   EXPECT_EQ(finish(*sender_, send), Result::kSuccess) << sender_->failure().why;
 }
 
+/// Four streams, which messages of 4 MiB keep busy for several windows of evidence.
+class CommsOfFourStreams : public Comms {
+ protected:
+  CommsOfFourStreams() : Comms({.hosts = 2, .bytes_per_s = 100'000'000}, 4) {}
+
+  void exchange(size_t bytes, int times) {
+    std::vector<uint8_t> out(bytes, 1);
+    std::vector<uint8_t> in(bytes);
+    for (int i = 0; i < times; ++i) {
+      Request* receive = post(*receiver_, in);
+      ASSERT_EQ(finish(*sender_, post(*sender_, out)), Result::kSuccess);
+      ASSERT_EQ(finish(*receiver_, receive), Result::kSuccess);
+    }
+  }
+};
+
+// Each of them goes over one stream, which carries less than it did: no reason to replace it.
+TEST_F(CommsOfFourStreams, SmallMessagesAfterLargeOnesMakeNoStreamSlow) {
+  connect();
+  ASSERT_TRUE(works_until([&] { return network_.established().size() == 4; }));
+  ASSERT_NO_FATAL_FAILURE(exchange(4 << 20, 20));
+  const size_t before = network_.connections().size();
+  ASSERT_NO_FATAL_FAILURE(exchange(1000, 500));
+  EXPECT_EQ(network_.connections().size(), before);
+}
+
 // Of the times that TCP and the plugin need, only virtual ones are compared.
 TEST_F(Comms, AGrantThatIsLostGoesOverAStreamThatIsNotStalled) {
   connect();

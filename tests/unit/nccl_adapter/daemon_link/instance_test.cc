@@ -18,6 +18,7 @@
 
 #include "nccl_adapter/limits.h"
 #include "nccl_adapter/observe/log.h"
+#include "nccl_adapter/protocol/handle.h"
 #include "tests/sim/adapter/lyre_api.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
 
@@ -52,12 +53,18 @@ class Instances : public TwoHosts {
   void connect() {
     ListenComm* listening = nullptr;
     ASSERT_EQ(receives_->listen(0, handle_, &listening), Result::kSuccess);
+    connect_to(listening);
+  }
+  void connect_to(ListenComm* listening) {
     ASSERT_TRUE(works_until([&] {
       if (sender_ == nullptr) sends_->connect(0, handle_, &sender_);
       if (receiver_ == nullptr) receives_->accept(listening, &receiver_);
       return sender_ != nullptr && receiver_ != nullptr;
     }));
     receives_->close_listen(listening);
+  }
+  void set_receivers_rails(bool are_up) {
+    for (size_t rail = 0; rail < 2; ++rail) network_.wires().set_rail({1, rail}, are_up);
   }
   /// Only the receiver's process runs.
   bool receiver_works_until(const std::function<bool()>& condition, int64_t within_ns) {
@@ -371,6 +378,29 @@ TEST_F(Instances, AfterFinalizeTheyAreOverWithTheLastCommThatNcclHas) {
   receives_->close(receiver_);
   EXPECT_TRUE(sends_->is_over());
   EXPECT_TRUE(receives_->is_over());
+}
+
+// The note of a connect that failed would name a comm that is gone.
+TEST_F(Instances, ConnectAgainWithTheHandleOfAConnectThatFailed) {
+  ListenComm* listening = nullptr;
+  ASSERT_EQ(receives_->listen(0, handle(), &listening), Result::kSuccess);
+  set_receivers_rails(false);
+  ASSERT_EQ(sends_->connect(0, handle(), &sender_), Result::kSuccess);
+  ASSERT_NE(get_connect_note(handle()), 0u);
+  Result result = Result::kSuccess;
+  ASSERT_TRUE(works_until([&] {
+    result = sends_->connect(0, handle(), &sender_);
+    return result != Result::kSuccess;
+  }));
+  EXPECT_EQ(result, Result::kRemoteError) << "its peer does not answer";
+  EXPECT_EQ(sender_, nullptr);
+  EXPECT_EQ(get_connect_note(handle()), 0u);
+  set_receivers_rails(true);
+  ASSERT_NO_FATAL_FAILURE(connect_to(listening));
+  Request* receive = post(receiver_);
+  Request* send = post(sender_);
+  EXPECT_TRUE(works_until([&] { return is_done(receive); }));
+  EXPECT_TRUE(works_until([&] { return is_done(send); }));
 }
 
 // NCCL does not close what it did not get.
