@@ -44,8 +44,8 @@ void NicLink::ask_if_due(uint16_t port_id, const PortSetup& setup) {
   const Nanos usual = ask(port_id, setup) ? kUpPeriod : kDownPeriod;
   const Nanos answered_at = now_();
   const bool is_silent = answered_at - asked_at >= kSilentFor;
-  period_ = is_silent ? earlier(later(period_, kUpPeriod) * 2, kPeriodMax) : usual;
-  due_at_ = answered_at + period_;
+  due_at_ = answered_at + (is_silent ? silent_pause_.next() : usual);
+  if (!is_silent) silent_pause_.note_success();
 }
 
 void NicLink::forget() { due_at_ = Nanos(); }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "stack/base/nanos.h"
+#include "stack/io/dpdk/doubling_pause.h"
 #include "stack/io/dpdk/driver_quirks.h"
 #include "stack/io/dpdk/port_setup.h"
 
@@ -23,7 +24,8 @@ class NicLink {
   /// A question that took so long is one that the host did not answer: netvsc waits for a minute.
   /// The time to the next one doubles with each.
   static constexpr Nanos kSilentFor = seconds(5);
-  static constexpr Nanos kPeriodMax = seconds(60);
+  static constexpr Nanos kSilentPeriodMin = seconds(10);
+  static constexpr Nanos kSilentPeriodMax = seconds(60);
 
   static Nanos steady_now();
   /// `now` reads a monotonic clock: how long a driver takes is measured here.
@@ -47,7 +49,7 @@ class NicLink {
   std::atomic<bool> is_up_{false};
   std::optional<uint32_t> last_mbps_;
   Nanos due_at_;
-  Nanos period_;
+  DoublingPause silent_pause_{kSilentPeriodMin, kSilentPeriodMax};
 };
 
 }  // namespace lyre::io::dpdk

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <algorithm>
-
 #include "stack/base/nanos.h"
+#include "stack/io/dpdk/doubling_pause.h"
 
 namespace lyre::io::dpdk {
 
@@ -16,13 +15,17 @@ class RetryClock {
 
   /// An attempt failed. The next look() begins the period.
   void note_failure() {
-    period_ = std::clamp(period_ * 2, kPeriodMin, kPeriodMax);
+    period_ = pause_.next();
     at_ = kNever;
     is_to_begin_ = true;
   }
-  void note_success() { *this = {}; }
+  void note_success() {
+    pause_.note_success();
+    at_ = Nanos();
+    is_to_begin_ = false;
+  }
   /// The time between two attempts does not grow any more.
-  bool is_slowest() const { return period_ == kPeriodMax; }
+  bool is_slowest() const { return pause_.is_longest(); }
   void look(Nanos now) {
     now_ = now;
     if (is_to_begin_) at_ = now + period_;
@@ -31,6 +34,7 @@ class RetryClock {
   bool is_due() const { return now_ >= at_; }
 
  private:
+  DoublingPause pause_{kPeriodMin, kPeriodMax};
   Nanos now_;
   Nanos at_;
   Nanos period_;
