@@ -93,6 +93,18 @@ std::vector<std::string> check_nics(const std::vector<std::string>& devices) {
   return lines;
 }
 
+std::string host_path_text(const Config& config) {
+  std::string out;
+  for (const PortConfig& port : config.ports) {
+    const std::string why = io::dpdk::why_on_host_path(port.device, io::dpdk::dpdk_version());
+    if (why.empty()) continue;
+    out += "port " + port.name +
+           " sends and receives through the host, which is slower: its virtual function " + why +
+           "\n";
+  }
+  return out;
+}
+
 std::string backend_text() { return "DPDK " + io::dpdk::dpdk_version().text(); }
 
 }  // namespace lyre

@@ -26,6 +26,10 @@ std::vector<std::string> check_nics(const Config& config);
 /// The same of NICs that no port has: one line for each that is refused.
 std::vector<std::string> check_nics(const std::vector<std::string>& devices);
 
+/// For people, a line for each port that will send and receive through the host, because this
+/// version of it has no driver of the NIC's virtual function. `lyre doctor` reads it.
+std::string host_path_text(const Config& config);
+
 /// Name and version of that API, as "DPDK 22.11.7".
 std::string backend_text();
 

@@ -208,9 +208,9 @@ int run(int argc, char** argv) {
   const int code = options.only_check ? check_ahead(config) : check_start(config);
   if (code != 0) return code;
   if (options.only_check) {
-    std::printf("%s: right\n%s\n%s\n%s", options.config_path.c_str(),
+    std::printf("%s: right\n%s\n%s\n%s%s", options.config_path.c_str(),
                 placement_text(config).c_str(), ports_text(config).c_str(),
-                affinity_text(config, {}).c_str());
+                affinity_text(config, {}).c_str(), host_path_text(config).c_str());
     return 0;
   }
   const Status sockets = prepare_port_sockets(config);

@@ -88,13 +88,16 @@ std::string daemon_socket(const GlobalOptions& globals, const std::string& confi
 
 std::vector<Finding> check_all(const GlobalOptions& globals, const std::string& config_path) {
   const ConfigCheck config = run_config_check(config_path);
+  const DaemonUnit unit = unit_of(config_path);
   const auto devices = configured_devices(config_path);
   std::vector<Finding> findings = check_this_machine(
       devices, hugepages_mib(workers_in(config.output), configured_packets(config_path)));
   append(findings, read_config_check(config.status, config.output));
-  append(findings, check_drop_ins(devices, {}, {.drop_ins = LYRE_DATA_DIR "/lyred.service.d"},
-                                  unit_of(config_path)));
-  append(findings, check_numa(devices, configured_cores(config_path), {}));
+  append(findings,
+         check_drop_ins(devices, {}, {.drop_ins = LYRE_DATA_DIR "/lyred.service.d"}, unit));
+  const auto cores = configured_cores(config_path);
+  append(findings, check_affinity(run_unit_show(unit), cores, unit));
+  append(findings, check_numa(devices, cores, {}));
   const std::string socket = daemon_socket(globals, config_path);
   append(findings, check_socket(socket));
   append(findings, check_daemon(socket.c_str()));

@@ -136,6 +136,11 @@ std::string link_text(const PortSnapshot& port) {
   return port.is_link_up ? "up" : "down";
 }
 
+bool is_on_host_path(const PortSnapshot& port) {
+  return std::ranges::any_of(port.device_counters,
+                             [](const auto& counter) { return counter.first == "on_host_path"; });
+}
+
 std::string speed_text(uint32_t mbps) { return mbps == 0 ? "-" : format_rate(1e6 * mbps); }
 
 std::string ports_text(const Snapshot& snapshot, const Snapshot* earlier) {

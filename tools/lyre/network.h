@@ -18,6 +18,8 @@ void run_routes(const GlobalOptions& globals, std::optional<double> watch_s);
 /// "up", "down", or what the daemon does with a device that failed.
 std::string link_text(const PortSnapshot& port);
 std::string speed_text(uint32_t mbps);
+/// A NIC on the VMbus sends and receives through the host, which is slower.
+bool is_on_host_path(const PortSnapshot& port);
 
 /// Totals, or rates since `earlier` where that is given.
 std::string ports_text(const Snapshot& snapshot, const Snapshot* earlier);

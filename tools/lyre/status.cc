@@ -29,6 +29,10 @@ std::string address_text(const channel::PortAddress& own) {
   return format_address(own.address) + "/" + std::to_string(own.prefix_bits);
 }
 
+std::string link_and_path(const PortSnapshot& port) {
+  return link_text(port) + (is_on_host_path(port) ? ", host path" : "");
+}
+
 /// One row for each port, and one below it for each further address.
 TextTable ports_table(const Snapshot& snapshot) {
   TextTable table;
@@ -39,7 +43,7 @@ TextTable ports_table(const Snapshot& snapshot) {
   for (const PortSnapshot& port : snapshot.ports) {
     const std::string first = port.addresses.empty() ? "-" : address_text(port.addresses[0]);
     table.add_row({port.name, first, mac_text(port.mac), std::to_string(port.mtu_bytes),
-                   speed_text(port.speed_mbps), speed_text(port.flow_mbps), link_text(port),
+                   speed_text(port.speed_mbps), speed_text(port.flow_mbps), link_and_path(port),
                    port.pci_path.empty() ? port.device : port.device + " " + port.pci_path});
     for (size_t i = 1; i < port.addresses.size(); ++i) {
       table.add_row({"", address_text(port.addresses[i]), "", "", "", "", "", ""});
@@ -105,7 +109,8 @@ nlohmann::ordered_json port_status_json(const PortSnapshot& port) {
           {"speed_bits_per_s", uint64_t{port.speed_mbps} * 1'000'000},
           {"flow_bits_per_s", uint64_t{port.flow_mbps} * 1'000'000},
           {"link_up", port.is_link_up},
-          {"link", link_text(port)}};
+          {"link", link_text(port)},
+          {"on_host_path", is_on_host_path(port)}};
 }
 
 nlohmann::ordered_json worker_status_json(const Snapshot& snapshot, const Snapshot* earlier,

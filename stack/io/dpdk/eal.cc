@@ -1,7 +1,6 @@
 #include "stack/io/dpdk/eal.h"
 
 #include <pthread.h>
-#include <rte_config.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -66,7 +65,7 @@ Result<AllowedNics> allowed_nics(const EnvironmentOptions& options, bool has_hug
     if (const Status added = nics.add(device); !added.ok()) return added.error();
   }
   if (const Status fit = nics.check_addressing(); !fit.ok()) return fit.error();
-  if (const Status known = nics.check_drivers(RTE_EAL_PMD_PATH); !known.ok()) return known.error();
+  if (const Status known = nics.check_drivers(driver_folder()); !known.ok()) return known.error();
   if (nics.has_vmbus() && !has_hugepages) {
     return Error{ENOMEM,
                  "a NIC on the VMbus needs hugepages, and none is free: its host reads "

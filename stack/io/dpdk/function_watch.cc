@@ -1,7 +1,5 @@
 #include "stack/io/dpdk/function_watch.h"
 
-#include <rte_config.h>
-
 #include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/nic_check.h"
 #include "stack/io/dpdk/port_search.h"
@@ -13,9 +11,8 @@ namespace {
 FunctionState unused_state(const std::string& mac) {
   const std::string function = pci_function_with(mac);
   if (function.empty()) return FunctionState::kAway;
-  const bool has_a_driver =
-      !is_mana(pci_nic_of(function)) || has_driver("net_mana", RTE_EAL_PMD_PATH);
-  return has_a_driver ? FunctionState::kUnused : FunctionState::kWithoutDriver;
+  const bool lacks_driver = is_mana_without_driver(function, driver_folder());
+  return lacks_driver ? FunctionState::kWithoutDriver : FunctionState::kUnused;
 }
 
 }  // namespace

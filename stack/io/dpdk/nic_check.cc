@@ -1,5 +1,6 @@
 #include "stack/io/dpdk/nic_check.h"
 
+#include <rte_config.h>
 #include <rte_version.h>
 
 #include <algorithm>
@@ -234,6 +235,8 @@ DpdkVersion dpdk_version() {
   return {rte_version_year(), rte_version_month(), rte_version_minor()};
 }
 
+std::string driver_folder() { return RTE_EAL_PMD_PATH; }
+
 bool has_driver(const std::string& driver, const std::string& folder) {
   bool has_any = false;
   std::error_code error;
@@ -243,6 +246,11 @@ bool has_driver(const std::string& driver, const std::string& folder) {
     has_any = has_any || file.starts_with("librte_net_");
   }
   return !has_any;
+}
+
+bool is_mana_without_driver(const std::string& address, const std::string& folder,
+                            const std::string& sys) {
+  return is_mana(pci_nic_of(address, sys)) && !has_driver("net_mana", folder);
 }
 
 std::string lacks_mana_driver(const DpdkVersion& version) {
@@ -269,11 +277,24 @@ Status prepare_nic(const PciNic& nic, const DpdkVersion& version, DeviceArgs& ar
 /// clients.
 Status check_netvsc(const DeviceArgs& args) { return refuse_given(args, {"rx_extmbuf_enable"}); }
 
-Status check_nic(const std::string& device, const DpdkVersion& version, const std::string& sys) {
+Status check_nic(const std::string& device, const DpdkVersion& version, const std::string& sys,
+                 const std::string& drivers) {
   DeviceArgs args = DeviceArgs::parse(device);
   if (args.is_vmbus()) return check_netvsc(args);
   if (!args.is_pci()) return Ok{};
-  return prepare_nic(pci_nic_of(args.device_name(), sys), version, args);
+  const std::string address = args.device_name();
+  if (Status fit = prepare_nic(pci_nic_of(address, sys), version, args); !fit) return fit;
+  if (!is_mana_without_driver(address, drivers, sys)) return Ok{};
+  return refused(args, lacks_mana_driver(version));
+}
+
+std::string why_on_host_path(const std::string& device, const DpdkVersion& version,
+                             const std::string& sys, const std::string& drivers) {
+  const DeviceArgs args = DeviceArgs::parse(device);
+  const std::string mac(args.value_of("mac"));
+  if (!args.is_vmbus() || mac.empty()) return "";
+  const std::string function = pci_function_with(mac, sys);
+  return is_mana_without_driver(function, drivers, sys) ? lacks_mana_driver(version) : "";
 }
 
 }  // namespace lyre::io::dpdk

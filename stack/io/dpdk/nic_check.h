@@ -47,11 +47,16 @@ struct DpdkVersion {
 /// Of the library that runs.
 DpdkVersion dpdk_version();
 
+/// Where DPDK has its drivers.
+std::string driver_folder();
 /// Whether DPDK has this driver ("net_mana") among its libraries in `folder`. Without a library
 /// there drivers are part of this program, and it is not known which: true.
 bool has_driver(const std::string& driver, const std::string& folder);
 
-/// What keeps a MANA function from being used where DPDK has no driver of it: "is a MANA ...".
+/// Whether the PCI function is one of MANA, and DPDK has no driver of it in `folder`.
+bool is_mana_without_driver(const std::string& address, const std::string& folder,
+                            const std::string& sys = "/sys");
+/// What keeps such a function from being used: "is a MANA ...".
 std::string lacks_mana_driver(const DpdkVersion& version);
 
 /// Adds the device arguments that the NIC's driver needs, unless they are given.
@@ -62,9 +67,16 @@ Status prepare_nic(const PciNic& nic, const DpdkVersion& version, DeviceArgs& ar
 /// Fails: a device argument of a NIC on the VMbus that cannot be used; one line that says what can.
 Status check_netvsc(const DeviceArgs& args);
 
-/// Whether prepare_nic() or check_netvsc() would refuse `device` as the kernel shows it now. A
-/// virtual device, and one that is not there, is not refused.
+/// Whether prepare_nic() or check_netvsc() would refuse `device` as the kernel shows it now, or
+/// DPDK has no driver of it in `drivers`. A virtual device, and one that is not there, is not
+/// refused.
 Status check_nic(const std::string& device, const DpdkVersion& version,
-                 const std::string& sys = "/sys");
+                 const std::string& sys = "/sys", const std::string& drivers = driver_folder());
+
+/// Why a NIC on the VMbus sends and receives through the host, although `device` names its virtual
+/// function: that "is a MANA ...", without a driver in `drivers`. Empty: nothing is known.
+std::string why_on_host_path(const std::string& device, const DpdkVersion& version,
+                             const std::string& sys = "/sys",
+                             const std::string& drivers = driver_folder());
 
 }  // namespace lyre::io::dpdk

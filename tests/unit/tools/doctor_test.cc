@@ -302,6 +302,36 @@ TEST(DoctorConfig, NotesWhatTheUnitNeedsForIsolatedCores) {
   EXPECT_THAT(findings[1].mend, HasSubstr("CPUAffinity=0-7 under [Service]"));
 }
 
+// The log said it when the daemon ran.
+TEST(DoctorConfig, NotesAPortThatWillGoThroughTheHost) {
+  const auto findings = read_config_check(
+      0,
+      "f: right\nport a sends and receives through the host, which is slower: its virtual "
+      "function is a MANA function, and DPDK 22.11.11 has no driver of it here, allowed: lyred of "
+      "Debian 13, or its image\n");
+  ASSERT_EQ(findings.size(), 2u);
+  expect(findings[1], Verdict::kNote, "DPDK 22.11.11 has no driver of it here");
+  EXPECT_EQ(findings[1].mend, "use lyred of Debian 13, or its image");
+}
+
+// lyred --check in a shell has other cores than the service.
+TEST(DoctorConfig, NamesCoresThatTheUnitDoesNotGive) {
+  const auto look = [](const std::string& shown, const std::vector<uint32_t>& cores) {
+    return check_affinity(shown, cores, unit_of("/etc/lyre/team-a.toml"));
+  };
+  const std::string stopped = "MainPID=0\nCPUAffinity=0-2 5\n";
+  const auto findings = look(stopped, {6, 1, 3});
+  ASSERT_EQ(findings.size(), 1u);
+  expect(findings[0], Verdict::kProblem,
+         "CPUAffinity=0-2, 5 of lyred@team-a.service does not have 3, 6 of workers.cores");
+  EXPECT_EQ(findings[0].mend, "CPUAffinity=3, 6 under [Service]: systemctl edit lyred@team-a");
+  EXPECT_TRUE(look(stopped, {0, 5}).empty());
+  EXPECT_TRUE(look(stopped, {}).empty()) << "lyred chooses them";
+  EXPECT_TRUE(look("CPUAffinity=0-2\nMainPID=4711\n", {3}).empty()) << "it runs";
+  EXPECT_TRUE(look("MainPID=0\nCPUAffinity=\n", {3}).empty()) << "the unit has none";
+  EXPECT_TRUE(look("System has not been booted with systemd\n", {3}).empty());
+}
+
 TEST(DoctorDaemon, VersionPortsAndChecksums) {
   FakeSegment segment;
   const auto look = [&] {

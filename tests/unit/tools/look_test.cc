@@ -77,6 +77,25 @@ TEST(Look, StatusHasTheRatesOfTheInterval) {
   EXPECT_FALSE(status_json(now, nullptr)["workers"][0].contains("received_bits_per_s"));
 }
 
+TEST(Look, StatusNamesAPortThatGoesThroughTheHost) {
+  FakeSegment segment;
+  const auto shows_host_path = [&segment] {
+    return status_text(look_after(segment, 0), nullptr).find("up, host path  net_memif0\n") !=
+           std::string::npos;
+  };
+  const auto json = [&segment] { return status_json(look_after(segment, 0), nullptr)["ports"][0]; };
+  EXPECT_FALSE(shows_host_path());
+  EXPECT_EQ(json()["on_host_path"], false);
+  std::strcpy(segment.port().device_counters[0].name, "on_host_path");
+  segment.port().device_counters[0].value.set(1);
+  segment.port().device_counter_count.store(1);
+  EXPECT_TRUE(shows_host_path());
+  EXPECT_EQ(json()["on_host_path"], true);
+  EXPECT_EQ(json()["link"], "up");
+  segment.port().device_counters[0].value.set(0);  // the virtual function is back
+  EXPECT_FALSE(shows_host_path());
+}
+
 TEST(Look, StatusCountsTimeWaitApart) {
   FakeSegment segment;
   segment.worker(1).sessions_open.set(3);

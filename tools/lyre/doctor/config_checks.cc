@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "machine/core_choice.h"
@@ -9,6 +11,7 @@
 #include "machine/nics.h"
 #include "machine/port_kind.h"
 #include "machine/processors.h"
+#include "tools/lyre/child_program.h"
 
 namespace lyre::tools {
 namespace {
@@ -95,6 +98,16 @@ std::vector<Finding> check_unneeded(const std::set<std::string>& needed,
   return findings;
 }
 
+/// The value of a property that `systemctl show` printed; empty where it has none.
+std::string property_in(const std::string& shown, std::string_view name) {
+  const std::string begin = std::string(name) + "=";
+  std::istringstream lines(shown);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(begin)) return line.substr(begin.size());
+  }
+  return "";
+}
+
 Finding check_node(const std::string& device, int node, const std::set<int>& nodes,
                    const std::vector<uint32_t>& cores, const machine::Roots& roots) {
   std::vector<uint32_t> sorted(cores);
@@ -156,6 +169,32 @@ std::vector<Finding> check_drop_ins(const std::vector<std::string>& devices,
   }
   const std::vector<std::string> names(needed.begin(), needed.end());
   return {fine("drop-ins", names.empty() ? "no port needs one" : joined(names))};
+}
+
+std::string run_unit_show(const DaemonUnit& unit) {
+  std::string shown;
+  run_program({"systemctl", "show", "--property=MainPID,CPUAffinity", unit.name + kSuffix}, shown);
+  return shown;
+}
+
+std::vector<Finding> check_affinity(const std::string& shown, const std::vector<uint32_t>& cores,
+                                    const DaemonUnit& unit) {
+  if (property_in(shown, "MainPID") != "0") return {};
+  std::string affinity = property_in(shown, "CPUAffinity");
+  std::ranges::replace(affinity, ' ', ',');
+  const std::vector<uint32_t> allowed = machine::numbers_of_list(affinity);
+  if (allowed.empty()) return {};  // the unit has all
+  std::set<uint32_t> outside(cores.begin(), cores.end());
+  for (const uint32_t core : allowed) outside.erase(core);
+  if (outside.empty()) return {};
+  const std::string missing =
+      machine::list_of_numbers(std::vector<uint32_t>(outside.begin(), outside.end()));
+  // systemd merges several lines of it.
+  return {problem("cores",
+                  "CPUAffinity=" + machine::list_of_numbers(allowed) + " of " + unit.name +
+                      kSuffix + " does not have " + missing + " of workers.cores",
+                  "lyred does not start: it ends with status 2",
+                  "CPUAffinity=" + missing + " under [Service]: systemctl edit " + unit.name)};
 }
 
 std::vector<Finding> check_numa(const std::vector<std::string>& devices,

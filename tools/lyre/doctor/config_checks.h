@@ -33,6 +33,13 @@ std::vector<Finding> check_drop_ins(const std::vector<std::string>& devices,
                                     const machine::Roots& roots, const ServiceFolders& folders,
                                     const DaemonUnit& unit);
 
+/// What `systemctl show` prints of the unit: MainPID and CPUAffinity, where systemd runs.
+std::string run_unit_show(const DaemonUnit& unit);
+/// Those of `cores` that CPUAffinity= of the unit does not have. `shown`: as run_unit_show()
+/// returns it. Nothing while the daemon runs: it has its cores.
+std::vector<Finding> check_affinity(const std::string& shown, const std::vector<uint32_t>& cores,
+                                    const DaemonUnit& unit);
+
 /// Whether the NIC of each port is on the NUMA node of `cores`. Nothing where lyred chooses them:
 /// `cores` is empty.
 std::vector<Finding> check_numa(const std::vector<std::string>& devices,

@@ -216,6 +216,47 @@ TEST(NicCheck, ADeviceIsCheckedAsTheKernelShowsIt) {
   }
 }
 
+/// A MANA function, and whether DPDK has its driver in "drivers".
+struct ManaMachine {
+  explicit ManaMachine(bool has_its_driver) {
+    tree.add_nic("7870:00:00.0", "0x1414 0x00ba", "mana", "eth1");
+    tree.write("sys/class/net/eth1/address", "00:0d:3a:00:00:01\n");
+    tree.add_nic("b0a1:00:02.0", "0x15b3 0x101a", "mlx5_core", "eth2");
+    tree.write("sys/class/net/eth2/address", "00:0d:3a:00:00:02\n");
+    tree.write("drivers/librte_net_mlx5.so.23", "");
+    if (has_its_driver) tree.write("drivers/librte_net_mana.so.25.0", "");
+  }
+  machine::Tree tree;
+  const std::string sys = tree.roots().sys;
+  const std::string drivers = tree.path("drivers");
+};
+
+// `lyred --check` called it right, and the daemon did not start.
+TEST(NicCheck, AManaPortNeedsADriverOfDpdk) {
+  const std::string device = "7870:00:00.0,mac=00:0d:3a:00:00:01";
+  const ManaMachine with_driver(true);
+  EXPECT_TRUE(check_nic(device, kDebian13, with_driver.sys, with_driver.drivers).ok());
+  const ManaMachine without(false);
+  EXPECT_EQ(check_nic(device, kDebian12, without.sys, without.drivers).error().text,
+            "7870:00:00.0: is a MANA function, and DPDK 22.11.11 has no driver of it here, "
+            "allowed: lyred of Debian 13, or its image");
+  EXPECT_TRUE(check_nic("b0a1:00:02.0", kDebian12, without.sys, without.drivers).ok());
+}
+
+TEST(NicCheck, ANicOfTheVmbusWithoutADriverOfItsFunctionGoesThroughTheHost) {
+  const ManaMachine without(false);
+  const auto why = [](const std::string& device, const ManaMachine& machine) {
+    return why_on_host_path(device, kDebian12, machine.sys, machine.drivers);
+  };
+  EXPECT_EQ(why("vmbus:1,mac=00:0d:3a:00:00:01", without), lacks_mana_driver(kDebian12));
+  EXPECT_EQ(why("vmbus:1,mac=00:0d:3a:00:00:01", ManaMachine(true)), "");
+  for (const char* device :
+       {"vmbus:1", "vmbus:1,mac=00:0d:3a:00:00:02", "vmbus:1,mac=00:0d:3a:ff:ff:ff",
+        "7870:00:00.0,mac=00:0d:3a:00:00:01", "net_tap0,mac=00:0d:3a:00:00:01"}) {
+    EXPECT_EQ(why(device, without), "") << device;
+  }
+}
+
 TEST(NicCheck, ThisLibraryHasAVersion) { EXPECT_GE(dpdk_version(), DpdkVersion({22, 11, 0})); }
 
 }  // namespace
