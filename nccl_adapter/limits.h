@@ -109,8 +109,9 @@ inline constexpr size_t kPendingConnectionsMax = 1024;
 /// Peers that said hello and wait for accept(), a listen comm.
 inline constexpr size_t kArrivalsMax = 256;
 
-/// Lines about foreign connections that one process logs; the rest is only counted.
-inline constexpr uint64_t kForeignLinesMax = 32;
+/// Lines about foreign connections that one process logs in an hour, and as many about peers of
+/// other protocol versions; the rest is only counted.
+inline constexpr uint32_t kForeignLinesPerHour = 32;
 
 inline constexpr int kListenBacklog = 1024;
 
@@ -151,7 +152,7 @@ inline constexpr int64_t kRedialNsMax = 500'000'000;
 /// kRedialNsMax.
 inline constexpr int64_t kNoRoomNs = 10'000'000'000;
 /// A stream that had to take another rail looks for its own after this long, then after twice that,
-/// up to the limit.
+/// up to the limit. One that was on its own rail for longer than the limit begins anew.
 inline constexpr int64_t kReturnNsMin = 5'000'000'000;
 inline constexpr int64_t kReturnNsMax = 80'000'000'000;
 /// Limits of the time until a dial has sent its hello: the second one, or less where many pairs
@@ -193,9 +194,11 @@ inline constexpr uint64_t kSlowBacklogBytes = kStripeBytesMin;
 inline constexpr uint32_t kSlowWindowLooks = 5;
 inline constexpr uint64_t kSlowWindowBytesMin = 4 * kBlockBytes;
 inline constexpr uint32_t kSlowWindows = 2;
-/// It is replaced again after this long, then twice that, up to the limit.
+/// It is replaced again after this long, then twice that, up to the limit. It begins anew when it
+/// could have been replaced for kSlowForgetNs and was not.
 inline constexpr int64_t kSlowPauseNsMin = 1'000'000'000;
 inline constexpr int64_t kSlowPauseNsMax = 60'000'000'000;
+inline constexpr int64_t kSlowForgetNs = 300'000'000'000;
 /// A connection is busy that has this much under way: with less, the caller may be the limit,
 /// unless something waits for room.
 inline constexpr uint64_t kBusyBytes = kBlockBytes;
@@ -216,9 +219,11 @@ inline constexpr double kStreamHelps = 0.45;
 inline constexpr uint32_t kStreamsGrownMin = 2;
 /// Of the total before: with this much more streams are kept, but no further ones are tried.
 inline constexpr double kStreamHelpsSome = 1.15;
-/// When the trials are over, one more follows after this long, then after twice that, and so often.
-/// The number is small, because processes whose trials overlap take each other's loss for help.
-inline constexpr int64_t kTryAgainNs = 4'000'000'000;
+/// When the trials are over, one more follows after this long, then after twice that, up to the
+/// limit, and so often. The number is small, because processes whose trials overlap take each
+/// other's loss for help. Trials that only bring back what a full daemon took are not limited.
+inline constexpr int64_t kTryAgainNsMin = 4'000'000'000;
+inline constexpr int64_t kTryAgainNsMax = 300'000'000'000;
 inline constexpr uint32_t kTryAgainMax = 3;
 /// Streams on trial that are not there by then count as no help.
 inline constexpr int64_t kStreamTrialWaitNs = 1'000'000'000;

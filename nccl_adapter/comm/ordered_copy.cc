@@ -13,13 +13,50 @@ bool is_aligned(const uint8_t* data, size_t to) {
   return reinterpret_cast<uintptr_t>(data) % to == 0;
 }
 
-/// Release: what was stored before is seen by who sees this; the reader is a GPU.
-template <typename Word>
-void store(uint8_t* to, const uint8_t* from) {
+template <std::memory_order kOrder, typename Word>
+void store_in(uint8_t* to, const uint8_t* from) {
   Word word;
   std::memcpy(&word, from, sizeof word);
-  std::atomic_ref(*reinterpret_cast<Word*>(to)).store(word, std::memory_order_release);
+  std::atomic_ref(*reinterpret_cast<Word*>(to)).store(word, kOrder);
 }
+
+#if defined(__aarch64__)
+constexpr size_t kVectorBytes = 128;
+constexpr size_t kFlagAt = kVectorBytes - sizeof(uint64_t);
+
+/// What was stored before is seen first, by devices, too: they are in the outer shareable domain.
+/// Release stores instead of this cannot be merged, and need not reach that far.
+void order_stores() { asm volatile("dmb oshst" ::: "memory"); }
+
+template <typename Word>
+void store(uint8_t* to, const uint8_t* from) {
+  const auto at = reinterpret_cast<uintptr_t>(to);
+  const bool is_part_of_word = sizeof(Word) < sizeof(uint64_t);
+  const bool is_flag_of_word = is_part_of_word && at % sizeof(uint64_t) == sizeof(uint32_t);
+  if (is_flag_of_word || at % kVectorBytes == kFlagAt) order_stores();
+  store_in<std::memory_order_relaxed, Word>(to, from);
+}
+
+/// Whole lines to aligned memory. Returns how many bytes.
+size_t copy_vectors(uint8_t* to, const uint8_t* from, size_t bytes) {
+  size_t done = 0;
+  for (; bytes - done >= kVectorBytes; done += kVectorBytes) {
+#pragma GCC unroll 15
+    for (size_t at = done; at < done + kFlagAt; at += sizeof(uint64_t)) {
+      store_in<std::memory_order_relaxed, uint64_t>(to + at, from + at);
+    }
+    order_stores();
+    store_in<std::memory_order_relaxed, uint64_t>(to + done + kFlagAt, from + done + kFlagAt);
+  }
+  return done;
+}
+#else
+/// Release: what was stored before is seen by who sees this.
+template <typename Word>
+void store(uint8_t* to, const uint8_t* from) {
+  store_in<std::memory_order_release, Word>(to, from);
+}
+#endif
 
 #if defined(__x86_64__)
 constexpr size_t kVectorBytes = 16;
@@ -53,7 +90,7 @@ size_t copy_vectors(uint8_t* to, const uint8_t* from, size_t bytes) {
   }
   return done;
 }
-#else
+#elif !defined(__aarch64__)
 constexpr size_t kVectorBytes = sizeof(uint64_t);
 
 size_t copy_vectors(uint8_t*, const uint8_t*, size_t) { return 0; }
@@ -67,7 +104,7 @@ void copy_in_order(uint8_t* to, const uint8_t* from, size_t bytes) {
     store<uint8_t>(to + done, from + done);
     ++done;
   }
-  if (!is_aligned(to + done, kVectorBytes) && bytes - done >= sizeof(uint64_t)) {
+  while (!is_aligned(to + done, kVectorBytes) && bytes - done >= sizeof(uint64_t)) {
     store<uint64_t>(to + done, from + done);
     done += sizeof(uint64_t);
   }

@@ -101,6 +101,9 @@ void SendComm::give_up_stalled(Lane& lane, int64_t now_ns) {
 }
 
 void SendComm::redial(Lane& lane, int64_t now_ns) {
+  if (lane.is_up() && !lane.is_stalled(now_ns)) {
+    lane.forgive(now_ns, lane.attached_pair % pairs_.size() == lane.home_pair % pairs_.size());
+  }
   const bool is_wanted = !lane.is_up() || lane.is_unwanted;
   // The first lane tells whether there is anybody; the others follow it.
   if (is_wanted && now_ns >= lane.redial_ns && (is_connected_ || lane.index == 0)) {
@@ -166,6 +169,8 @@ void SendComm::follow_count(bool is_busy, int64_t passed_ns) {
     lanes_.grow(i + 1);
     set_home(lanes_[i]);
   }
+  // A daemon that refused these may have room now. A trial is over before kNoRoomNs are.
+  for (size_t i = before; i < wanted_; ++i) lanes_[i].redial_ns = 0;
 }
 
 // The peer takes a reset for a stream that broke, and need not be told that it is over. Nothing of

@@ -1,25 +1,32 @@
 #include "nccl_adapter/transport/acceptor.h"
 
 #include <algorithm>
-#include <atomic>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/transport/address.h"
+#include "nccl_adapter/transport/line_budget.h"
 #include "nccl_adapter/transport/rails.h"
 
 namespace lyre::nccl_adapter {
 namespace {
 
-// Limits the log lines that a port scanner can cause.
-void log_stranger(const std::string& address, const std::string& why) {
-  static std::atomic<uint64_t> count{0};
-  const uint64_t index = count.fetch_add(1, std::memory_order_relaxed);
-  if (index < kForeignLinesMax) {
-    log_warn("closed a connection from %s: %s", address.c_str(), why.c_str());
-  } else if (index == kForeignLinesMax) {
-    log_warn("further foreign connections are closed without a log line");
-  }
+// A port scanner finds the ports of all instances of the process, and must not use up the lines
+// that name a peer with another version.
+std::optional<uint64_t> take_line(bool is_version, int64_t now_ns) {
+  static std::mutex mutex;
+  static LineBudget for_strangers(kForeignLinesPerHour);
+  static LineBudget for_versions(kForeignLinesPerHour);
+  const std::lock_guard lock(mutex);
+  return (is_version ? for_versions : for_strangers).take(now_ns);
+}
+
+void log_stranger(const std::string& address, const std::string& why, uint64_t left_out) {
+  std::string others;
+  if (left_out > 0) others = " (and " + std::to_string(left_out) + " more since the last line)";
+  log_warn("closed a connection from %s: %s%s", address.c_str(), why.c_str(), others.c_str());
 }
 
 Decision version_mismatch(const Hello& hello) {
@@ -135,7 +142,7 @@ void Acceptor::on_hello(PendingConnection* pending, const Hello& hello) {
 
 void Acceptor::refuse(PendingConnection* pending, const Decision& decision, uint16_t version) {
   if (decision.is_foreign) {
-    reject_foreign(*pending, decision.why);
+    reject_foreign(*pending, decision.why, decision.code == AnswerCode::kVersion);
   } else {
     log_info("answered %s: %s", pending->address.c_str(), decision.why.c_str());
   }
@@ -147,13 +154,15 @@ void Acceptor::refuse(PendingConnection* pending, const Decision& decision, uint
   forget(pending);
 }
 
-void Acceptor::reject_foreign(const PendingConnection& pending, const std::string& why) {
+void Acceptor::reject_foreign(const PendingConnection& pending, const std::string& why,
+                              bool is_version) {
   telemetry_->count_foreign(pending.address);
-  log_stranger(pending.address, why);
+  const auto left_out = take_line(is_version, environment_->clock().monotonic_ns());
+  if (left_out) log_stranger(pending.address, why, *left_out);
 }
 
 void Acceptor::reject(PendingConnection* pending, const char* why) {
-  reject_foreign(*pending, why);
+  reject_foreign(*pending, why, false);
   forget(pending);
 }
 

@@ -89,7 +89,8 @@ class Acceptor {
   void on_hello(PendingConnection* pending, const Hello& hello);
   void refuse(PendingConnection* pending, const Decision& decision,
               uint16_t version = kProtocolVersionMax);
-  void reject_foreign(const PendingConnection& pending, const std::string& why);
+  /// `is_version`: because of its protocol version.
+  void reject_foreign(const PendingConnection& pending, const std::string& why, bool is_version);
   void reject(PendingConnection* pending, const char* why);
   void forget(PendingConnection* pending);
   std::vector<uint8_t> answer(const Decision& decision, uint16_t version) const;

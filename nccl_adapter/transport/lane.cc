@@ -31,7 +31,7 @@ void Lane::attach(std::unique_ptr<Transport> next, uint32_t number, int64_t now_
   told_lost = {};
   reader.source = transport.get();
   reader.is_of_queue_pair = is_for_queue_pairs;
-  moved_ns = answered_ns = looked_ns = now_ns;
+  attached_ns = moved_ns = answered_ns = looked_ns = now_ns;
 }
 
 void Lane::drop() {
@@ -82,6 +82,11 @@ int64_t Lane::stall_ns() const {
 
 bool Lane::is_stalled(int64_t now_ns) const {
   return is_up() && transport->unacked_bytes() > 0 && now_ns - moved_ns >= stall_ns();
+}
+
+void Lane::forgive(int64_t now_ns, bool is_at_home) {
+  if (is_at_home && now_ns - attached_ns > kReturnNsMax) returns = 0;
+  if (now_ns - replace_ns > kSlowForgetNs) replaced = 0;
 }
 
 uint64_t Lane::room_bytes(uint64_t piece_bytes, bool is_alone) const {

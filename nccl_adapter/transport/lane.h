@@ -36,6 +36,9 @@ struct Lane final : SessionOwner {
   int64_t stall_ns() const;
   /// Nothing was acknowledged for that long although something should have been.
   bool is_stalled(int64_t now_ns) const;
+  /// What has gone well for long counts no more: the next trouble is treated as the first one.
+  /// `is_at_home`: the session has the home pair.
+  void forgive(int64_t now_ns, bool is_at_home);
   /// The session carried more than what passes any path.
   bool has_delivered() const { return acked_bytes >= kDeliveredBytesMin; }
   /// How much may be unacknowledged here, given in pieces of that size, which may be 0. Beside
@@ -50,6 +53,7 @@ struct Lane final : SessionOwner {
   bool is_for_queue_pairs = false;       ///< for its life
   uint32_t incarnation = 0;              ///< of the session
   uint32_t attached = 0;                 ///< how often there was one
+  int64_t attached_ns = 0;               ///< since when
   uint32_t remade = 0;                   ///< how often one took another's place, or one was missed
   uint64_t copied_before_bytes = 0;      ///< see copied_bytes(): by those that are gone
   std::unique_ptr<Transport> transport;  ///< nullptr: no session
@@ -70,7 +74,7 @@ struct Lane final : SessionOwner {
   size_t dialled_pair = 0;   ///< the one of `dial`
   size_t attached_pair = 0;  ///< the one of the last session; before the first one, home_pair
   size_t far_pairs = 0;      ///< how often one that needs a router was tried
-  uint32_t returns = 0;      ///< how often the home pair was tried
+  uint32_t returns = 0;      ///< how often the home pair was tried; see forgive()
   bool is_unwanted = false;  ///< works, but another one shall take its place
 
   // ---- What is known of its path ----
@@ -89,7 +93,7 @@ struct Lane final : SessionOwner {
   int64_t looked_ns = 0;
   uint64_t rate_bytes_per_s = 0;  ///< the recent maximum of a busy stream; 0: not known
   int64_t replace_ns = 0;         ///< a slow path is not left before
-  uint32_t replaced = 0;          ///< how often it was, for that reason
+  uint32_t replaced = 0;          ///< how often it was, for that reason; see forgive()
 };
 
 }  // namespace lyre::nccl_adapter

@@ -51,14 +51,11 @@ void StreamCount::judge(double bytes_per_s) {
   const auto before = static_cast<double>(count_);
   const auto added = static_cast<double>(wanted_ - count_);
   const bool helps = bytes_per_s >= bytes_per_s_ * (1 + added / before * kStreamHelps);
+  if (is_again_) return judge_again(bytes_per_s > 0, helps);
   if (helps) {
     bytes_per_s_ = bytes_per_s;
     count_ = wanted_;
     ++grown_;
-  }
-  if (again_ > 0) {
-    wanted_ = count_;
-    return settle();
   }
   const bool is_limited = bytes_per_s > 0 && grown_ >= kStreamsGrownMin;
   if (!helps && (is_limited || bytes_per_s >= bytes_per_s_ * kStreamHelpsSome)) return settle();
@@ -67,8 +64,20 @@ void StreamCount::judge(double bytes_per_s) {
   try_more();
 }
 
+void StreamCount::judge_again(bool has_come, bool helps) {
+  if (is_reduced() && has_come) {
+    pause_ns_ = kTryAgainNsMin;
+    count_ = wanted_;
+  } else if (has_come) {
+    ++again_;
+    if (helps) count_ = wanted_;
+  }
+  wanted_ = count_;
+  settle();
+}
+
 void StreamCount::try_more() {
-  step_ = std::min(step_, most_ - count_);
+  step_ = std::min(step_, (is_reduced() ? before_full_ : most_) - count_);
   wanted_ = count_ + step_;
   if (step_ == 0) return settle();
   phase_ = Phase::kTry;
@@ -82,17 +91,20 @@ void StreamCount::settle() {
 }
 
 void StreamCount::halve() {
+  // A shortage that goes on does not shorten the pause.
+  if (!is_reduced()) pause_ns_ = kTryAgainNsMin;
+  before_full_ = std::max(before_full_, phase_ == Phase::kTry ? count_ : wanted_);
   count_ = wanted_ = std::max<size_t>(wanted_ / 2, 1);
-  again_ = 0;
   idle_ns_ = 0;
   settle();
 }
 
 void StreamCount::rest(int64_t passed_ns) {
-  if (wanted_ == most_ || again_ == kTryAgainMax) return;
+  if (wanted_ == most_ || (again_ == kTryAgainMax && !is_reduced())) return;
   waited_ns_ += passed_ns;
-  if (waited_ns_ < kTryAgainNs << again_) return;
-  ++again_;
+  if (waited_ns_ < pause_ns_) return;
+  pause_ns_ = std::min(2 * pause_ns_, kTryAgainNsMax);
+  is_again_ = true;
   count_ = step_ = wanted_;
   is_doubling_ = true;
   phase_ = Phase::kMeasure;
@@ -108,7 +120,10 @@ void StreamCount::forget() {
   count_ = wanted_ = step_ = start_;
   phase_ = start_ < most_ ? Phase::kMeasure : Phase::kSettled;
   is_doubling_ = true;
+  is_again_ = false;
   grown_ = again_ = 0;
+  pause_ns_ = kTryAgainNsMin;
+  before_full_ = 0;
   bytes_per_s_ = 0;
   waited_ns_ = idle_ns_ = 0;
   restart_measuring();

@@ -14,7 +14,11 @@ namespace lyre::nccl_adapter {
 /// is kept where the number grew more than once: the network limits flows, and some connections
 /// take over what others leave while they pause. Else half as many streams more are tried, then a
 /// quarter, and so on, until not even one more helps. Chance may have decided: a few times, after a
-/// while, one more doubling is tried, and kept if it helps. After a pause all is forgotten.
+/// while, one more doubling is tried, and kept if it helps. Streams that do not come show nothing,
+/// and do not count as one of these times. After a pause all is forgotten.
+///
+/// A daemon that is full may halve the number. Until the number from before is reached, doublings
+/// are tried without end and kept when their streams come: that they help was found before.
 /// Thread: under the instance's lock. It knows no clock and no stream.
 class StreamCount {
  public:
@@ -36,7 +40,8 @@ class StreamCount {
   bool is_settled() const { return phase_ == Phase::kSettled; }
 
   void report(const Report& report);
-  /// The daemon is full: half of the streams, at least one, until a later trial has room for more.
+  /// The daemon is full: half of the streams, at least one, until later trials find room for the
+  /// number from before.
   void halve();
   /// Judges what was reported since the last look, `passed_ns` ago.
   void look(int64_t passed_ns);
@@ -46,6 +51,9 @@ class StreamCount {
 
   void observe(int64_t passed_ns);
   void judge(double bytes_per_s);
+  void judge_again(bool has_come, bool helps);
+  /// There were more streams before the daemon was full.
+  bool is_reduced() const { return count_ < before_full_; }
   void try_more();
   void settle();
   void rest(int64_t passed_ns);
@@ -60,7 +68,10 @@ class StreamCount {
   size_t step_ = 0;    ///< the next trial adds so many
   bool is_doubling_ = true;
   uint32_t grown_ = 0;      ///< how often more streams helped
-  uint32_t again_ = 0;      ///< how often the trials began again
+  bool is_again_ = false;   ///< the first series of trials is over
+  uint32_t again_ = 0;      ///< how many trials there were since
+  int64_t pause_ns_ = 0;    ///< before the next one
+  size_t before_full_ = 0;  ///< known to help before halve(); 0: there was none
   double bytes_per_s_ = 0;  ///< with count_ streams
   int64_t waited_ns_ = 0;   ///< for the streams on trial, or until the trials begin again
   int64_t busy_ns_ = 0;     ///< of this measurement

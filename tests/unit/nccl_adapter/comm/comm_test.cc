@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <string_view>
 #include <vector>
 
 #include "nccl_adapter/transport/address.h"
@@ -275,6 +276,37 @@ TEST_F(Comms, TcpGivesASilentPeerUpWhileThereIsTimeForOtherPaths) {
   }
 }
 
+/// Their one stream goes over the first rail when it can.
+class CommsThatLoseTheirRail : public Comms {
+ protected:
+  CommsThatLoseTheirRail() : Comms({.hosts = 2, .rails = 2}, 1) {}
+
+  void set_first_rail(bool is_up) { network_.wires().set_rail({1, 0}, is_up); }
+  bool is_over(std::string_view rail) const {
+    const std::vector<StreamFacts> streams = sender_->facts().streams;
+    return streams.size() == 1 && streams[0].is_up && streams[0].rail == rail;
+  }
+  void wait(int64_t ns) {
+    works_until([] { return false; }, ns);
+  }
+};
+
+TEST_F(CommsThatLoseTheirRail, AreBackSoonAfterAShortOutageAlsoIfThereWasALongOne) {
+  connect();
+  set_first_rail(false);
+  send_and_receive();
+  ASSERT_TRUE(is_over("over rail1"));
+  wait(80 * kSecond);
+  set_first_rail(true);
+  ASSERT_TRUE(works_until([&] { return is_over("over rail0"); }, 2 * kReturnNsMax));
+  wait(kReturnNsMax + kSecond);
+  set_first_rail(false);
+  send_and_receive();
+  ASSERT_TRUE(is_over("over rail1"));
+  set_first_rail(true);
+  EXPECT_TRUE(works_until([&] { return is_over("over rail0"); }, 10 * kSecond));
+}
+
 constexpr uint64_t kFlowBytesPerS = 8'000'000;
 
 /// Four flows fill the host's share of the network.
@@ -332,6 +364,28 @@ class CappedComms : public Comms {
   }
 };
 
+/// This host's daemon has room for two connections.
+class CappedCommsOfASmallDaemon : public CappedComms {
+ protected:
+  explicit CappedCommsOfASmallDaemon(int64_t streams = 0) : CappedComms(2, streams) {}
+
+  bool has_both_streams() const {
+    const std::vector<StreamFacts> streams = sender_->facts().streams;
+    return std::ranges::count_if(streams, &StreamFacts::is_up) == 2;
+  }
+  /// For another connection.
+  void take_a_place() {
+    const lyre_addr local = make_addr(address_of(here().ports()[0]), 0);
+    const lyre_addr remote = make_addr(address_of(there().ports()[0]), acceptor_->port());
+    lyre_session* session = nullptr;
+    while (lyre_connect(here().context(), &local, &remote, &session) == LYRE_E_AGAIN) continue;
+    ASSERT_NE(session, nullptr);
+    other_connection_ = Stream(session);
+  }
+
+  Stream other_connection_;
+};
+
 // Four fill the share; the trial of eight showed that, and the others are to spare.
 TEST_F(CappedComms, GetTheStreamsThatTheyNeedAndForgetThemInAPause) {
   connect();
@@ -347,6 +401,19 @@ TEST_F(CappedComms, GetTheStreamsThatTheyNeedAndForgetThemInAPause) {
   EXPECT_FALSE(sender_->has_failed() || receiver_->has_failed());
 }
 
+// A stream that found no room is not dialled for kNoRoomNs, unless a new trial asks for it.
+TEST_F(CappedCommsOfASmallDaemon, GetTheirStreamsInTheNextTrialAfterThereIsRoom) {
+  connect();
+  take_a_place();
+  be_busy(3 * kSecond);
+  EXPECT_GT(network_.refused_connects(), 0u);
+  EXPECT_EQ(here().stream_count(0).wanted(), 1u);
+  other_connection_ = Stream();
+  be_busy(kTryAgainNsMin + kSecond);
+  EXPECT_EQ(here().stream_count(0).wanted(), 2u);
+  EXPECT_TRUE(has_both_streams());
+}
+
 TEST_F(CappedComms, ThatAreIdleGetNoStreamsForTheSakeOfOthers) {
   connect();
   StreamCount& count = here().stream_count(0);
@@ -360,34 +427,22 @@ TEST_F(CappedComms, ThatAreIdleGetNoStreamsForTheSakeOfOthers) {
   EXPECT_EQ(sender_->facts().streams.size(), 1u);
 }
 
-/// The first of two streams is lost, and another connection takes its place in this host's daemon,
-/// which has no room for more.
-class CommsThatLoseTheirFirstStream : public CappedComms {
+/// The first of two streams is lost, and another connection takes its place.
+class CommsThatLoseTheirFirstStream : public CappedCommsOfASmallDaemon {
  protected:
-  explicit CommsThatLoseTheirFirstStream(int64_t streams = 2) : CappedComms(2, streams) {}
+  explicit CommsThatLoseTheirFirstStream(int64_t streams = 2)
+      : CappedCommsOfASmallDaemon(streams) {}
 
-  bool has_both_streams() const {
-    const std::vector<StreamFacts> streams = sender_->facts().streams;
-    return std::ranges::count_if(streams, &StreamFacts::is_up) == 2;
-  }
   void lose_the_first_stream() {
     const std::vector<adapter_sim::Connection*> streams = network_.established();
     ASSERT_EQ(streams.size(), 2u);
     second_ = streams[1];
     network_.tcp().reset(*streams[0]);
-    const lyre_addr local = make_addr(address_of(here().ports()[0]), 0);
-    const lyre_addr remote = make_addr(address_of(there().ports()[0]), acceptor_->port());
-    lyre_session* session = nullptr;
-    while (lyre_connect(here().context(), &local, &remote, &session) == LYRE_E_AGAIN) continue;
-    ASSERT_NE(session, nullptr);
-    other_connection_ = Stream(session);
+    take_a_place();
   }
   bool has_second_stream() { return std::ranges::count(network_.established(), second_) == 1; }
 
   const adapter_sim::Connection* second_ = nullptr;
-
- private:
-  Stream other_connection_;
 };
 
 TEST_F(CommsThatLoseTheirFirstStream, FinishTheirMessageOverTheOtherWhereOneIsWanted) {

@@ -25,7 +25,7 @@ constexpr int kCannotTrace = 77;
 TEST(OrderedCopy, CopiesEveryByteAndNoOther) {
   std::vector<uint8_t> from(512);
   std::iota(from.begin(), from.end(), uint8_t{1});
-  for (size_t at = 0; at < 33; ++at) {
+  for (size_t at = 0; at <= kLineBytes; ++at) {
     for (size_t bytes = 0; bytes <= 300; ++bytes) {
       std::vector<uint8_t> to(512, 0xee);
       std::vector<uint8_t> expected = to;

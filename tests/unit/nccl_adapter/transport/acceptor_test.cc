@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdarg>
+#include <cstdio>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/transport/address.h"
 #include "nccl_adapter/transport/dial.h"
 #include "nccl_adapter/transport/rails.h"
@@ -20,6 +25,19 @@ class Waiter final : public SessionOwner {
   int count = 0;
 };
 
+std::vector<std::string> g_acceptor_warnings;
+
+void keep_acceptor_warning(nccl_abi::LogLevel level, unsigned long, const char*, int,
+                           const char* format, ...) {
+  if (level != nccl_abi::LogLevel::kWarn) return;
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  g_acceptor_warnings.push_back(text);
+}
+
 class DialAndAcceptor : public TwoHosts, private HelloReceiver {
  protected:
   DialAndAcceptor() : acceptor_(Acceptor::open(&there(), this, &telemetry_)) {
@@ -28,12 +46,29 @@ class DialAndAcceptor : public TwoHosts, private HelloReceiver {
   ~DialAndAcceptor() override {
     taken_.clear();
     acceptor_.reset();
+    set_logger(nullptr);
   }
 
   Dial make_dial(size_t rail = 0) {
     const lyre_addr local = make_addr(address_of(here().ports()[rail]), 0);
     const lyre_addr remote = make_addr(address_of(there().ports()[rail]), acceptor_->port());
     return Dial(local, remote, hello_, 20'000, &waiter_);
+  }
+  /// A connection that has said nothing yet.
+  Stream connect() {
+    const lyre_addr local = make_addr(address_of(here().ports()[0]), 0);
+    const lyre_addr remote = make_addr(address_of(there().ports()[0]), acceptor_->port());
+    lyre_session* session = nullptr;
+    while (lyre_connect(here().context(), &local, &remote, &session) == LYRE_E_AGAIN) pass(kMs);
+    return Stream(session);
+  }
+  /// Speaks another protocol, and hears what the acceptor thinks of that.
+  void connect_as_stranger() {
+    Stream stream = connect();
+    ASSERT_TRUE(until([&] { return stream.state() == LYRE_OPEN; }));
+    const uint8_t request[] = {'G', 'E', 'T', ' '};
+    stream.send_small(request);
+    EXPECT_TRUE(until([&] { return stream.state() == LYRE_ENDED; }));
   }
   Dial::State run(Dial& dial, int64_t deadline_after_ns = 3 * kSecond) {
     const int64_t deadline_ns = events_.now_ns() + deadline_after_ns;
@@ -168,11 +203,7 @@ TEST_F(DialAndAcceptor, APathThatBreaksBehindTheHandshakeEndsTheDialInTimeToo) {
 }
 
 TEST_F(DialAndAcceptor, AConnectionWithoutAHelloIsRejectedInTime) {
-  const lyre_addr local = make_addr(address_of(here().ports()[0]), 0);
-  const lyre_addr remote = make_addr(address_of(there().ports()[0]), acceptor_->port());
-  lyre_session* session = nullptr;
-  while (lyre_connect(here().context(), &local, &remote, &session) == LYRE_E_AGAIN) pass(kMs);
-  Stream stream(session);
+  const Stream stream = connect();
   ASSERT_TRUE(until([&] { return acceptor_->pending() == 1; }));
   pass(there().settings().handshake_timeout_ms * kMs + kMs);
   acceptor_->expire();
@@ -182,16 +213,21 @@ TEST_F(DialAndAcceptor, AConnectionWithoutAHelloIsRejectedInTime) {
 }
 
 TEST_F(DialAndAcceptor, OtherProtocolsAreResetAtTheFirstWrongByte) {
-  const lyre_addr local = make_addr(address_of(here().ports()[0]), 0);
-  const lyre_addr remote = make_addr(address_of(there().ports()[0]), acceptor_->port());
-  lyre_session* session = nullptr;
-  while (lyre_connect(here().context(), &local, &remote, &session) == LYRE_E_AGAIN) pass(kMs);
-  Stream stream(session);
-  ASSERT_TRUE(until([&] { return stream.state() == LYRE_OPEN; }));
-  const uint8_t request[] = {'G', 'E', 'T', ' '};
-  stream.send_small(request);
-  EXPECT_TRUE(until([&] { return stream.state() == LYRE_ENDED; }));
+  connect_as_stranger();
   EXPECT_TRUE(hellos_.empty());
+}
+
+TEST_F(DialAndAcceptor, PortScannersDoNotUseUpTheLinesAboutOtherVersions) {
+  set_logger(keep_acceptor_warning);
+  g_acceptor_warnings.clear();
+  for (uint32_t i = 0; i < 2 * kForeignLinesPerHour; ++i) connect_as_stranger();
+  EXPECT_LE(g_acceptor_warnings.size(), kForeignLinesPerHour);
+  g_acceptor_warnings.clear();
+  hello_.version_min = hello_.version_max = kProtocolVersionMax + 1;
+  Dial dial = make_dial();
+  EXPECT_EQ(run(dial), Dial::State::kRefused);
+  ASSERT_EQ(g_acceptor_warnings.size(), 1u);
+  EXPECT_NE(g_acceptor_warnings[0].find("install the same Lyre"), std::string::npos);
 }
 
 TEST_F(DialAndAcceptor, AnAnswerFromMemoryThatWasTakenBackDoesNotCount) {

@@ -154,6 +154,28 @@ TEST_F(LaneInAWorld, ASuccessorTakesTheStreamsPlace) {
   EXPECT_TRUE(until([&] { return first.state() == LYRE_ENDED; }));
 }
 
+TEST_F(LaneInAWorld, ForgetsHowOftenItWasTriedAtHomeWhenItWasThereForLong) {
+  attach();
+  const int64_t since_ns = lane_.attached_ns;
+  lane_.returns = 5;
+  lane_.forgive(since_ns + kReturnNsMax, true);
+  EXPECT_EQ(lane_.returns, 5u) << "the home pair may be lost again at once";
+  lane_.forgive(since_ns + 2 * kReturnNsMax, false);
+  EXPECT_EQ(lane_.returns, 5u) << "it was elsewhere";
+  lane_.forgive(since_ns + kReturnNsMax + 1, true);
+  EXPECT_EQ(lane_.returns, 0u);
+}
+
+TEST_F(LaneInAWorld, ForgetsHowOftenItWasSlowWhenItWasNotForLong) {
+  attach();
+  lane_.replaced = 6;
+  lane_.replace_ns = events_.now_ns() + kSlowPauseNsMax;
+  lane_.forgive(lane_.replace_ns + kSlowForgetNs, true);
+  EXPECT_EQ(lane_.replaced, 6u);
+  lane_.forgive(lane_.replace_ns + kSlowForgetNs + 1, true);
+  EXPECT_EQ(lane_.replaced, 0u);
+}
+
 TEST_F(LaneInAWorld, CountsTheStreamsThatWereMadeAgain) {
   attach();
   EXPECT_EQ(lane_.remade, 0u);

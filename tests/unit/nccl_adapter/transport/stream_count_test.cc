@@ -60,6 +60,14 @@ void be_busy(StreamCount* count, uint64_t acked_bytes, size_t up) {
   count->look(kTickNs);
 }
 
+/// On a network that limits flows only; of the streams that are wanted so many are there at most.
+void be_busy_for(int64_t ns, StreamCount* count, size_t room) {
+  for (; ns > 0; ns -= kTickNs) {
+    const size_t up = std::min(count->wanted(), room);
+    be_busy(count, up * 1'000'000, up);
+  }
+}
+
 TEST(StreamCount, GrowsWhileTheTotalGrowsWithIt) {
   for (size_t flows = 1; flows <= kStreamsMaxHere; ++flows) {
     CappedPort port(1e8, 1e8 * static_cast<double>(flows));
@@ -191,9 +199,9 @@ TEST(StreamCount, WhatChanceDecidedIsMended) {
   port.be_disturbed(kNsPerSecond, 0.9e8);
   EXPECT_TRUE(port.count().is_settled());
   EXPECT_EQ(port.count().wanted(), 1u);
-  port.be_busy(kTryAgainNs + kNsPerSecond);
+  port.be_busy(kTryAgainNsMin + kNsPerSecond);
   EXPECT_EQ(port.bytes_per_s(), 2e8);
-  port.be_busy(6 * kTryAgainNs + kNsPerSecond);
+  port.be_busy(6 * kTryAgainNsMin + kNsPerSecond);
   EXPECT_EQ(port.bytes_per_s(), 8e8);
 }
 
@@ -233,6 +241,59 @@ TEST(StreamCount, IsHalvedWhereTheDaemonIsFullAndStartsAnewAfterAPause) {
   EXPECT_EQ(port.count().wanted(), 1u);
   port.be_idle(kTickNs);
   EXPECT_EQ(port.count().wanted(), 5u);
+}
+
+/// Another job of the user had all of the daemon's connections for a while.
+class CountAfterAShortage : public ::testing::Test {
+ protected:
+  void be_short_for(int64_t ns) {
+    be_busy_for(5 * kNsPerSecond, &count_, kStreamsMaxHere);
+    ASSERT_EQ(count_.wanted(), kStreamsMaxHere);
+    for (int i = 0; i < 6; ++i) count_.halve();
+    ASSERT_EQ(count_.wanted(), 1u);
+    be_busy_for(ns, &count_, 1);
+    ASSERT_LE(count_.wanted(), 2u);
+  }
+
+  StreamCount count_{1, kStreamsMaxHere};
+};
+
+TEST_F(CountAfterAShortage, IsSoonWhatItWasBefore) {
+  ASSERT_NO_FATAL_FAILURE(be_short_for(40 * kNsPerSecond));
+  be_busy_for(120 * kNsPerSecond, &count_, kStreamsMaxHere);
+  EXPECT_EQ(count_.wanted(), kStreamsMaxHere);
+}
+
+TEST_F(CountAfterAShortage, IsTriedForAsLongAsThatLasts) {
+  ASSERT_NO_FATAL_FAILURE(be_short_for(24 * 3600 * kNsPerSecond));
+  be_busy_for(kTryAgainNsMax + 60 * kNsPerSecond, &count_, kStreamsMaxHere);
+  EXPECT_EQ(count_.wanted(), kStreamsMaxHere);
+}
+
+TEST(StreamCount, WhatWasThereBeforeAShortageNeedsNoProof) {
+  CappedPort port(1e9, 1e9, 1, 5);
+  port.be_busy(3 * kNsPerSecond);
+  port.count().halve();
+  port.be_busy(3 * (kTryAgainNsMin + kNsPerSecond));
+  EXPECT_EQ(port.count().wanted(), 5u);
+}
+
+TEST(StreamCount, IsTriedAgainSoonAfterEachShortage) {
+  CappedPort port(1e9, 1e9, 1, 4);
+  for (int i = 0; i < 5; ++i) {
+    port.be_busy(300 * kNsPerSecond);
+    port.count().halve();
+    EXPECT_EQ(port.count().wanted(), 2u);
+    port.be_busy(kTryAgainNsMin + kNsPerSecond);
+    EXPECT_EQ(port.count().wanted(), 4u);
+  }
+}
+
+TEST(StreamCount, TrialsWhoseStreamsDoNotComeAreNotTheLast) {
+  StreamCount count(1, kStreamsMaxHere);
+  be_busy_for(60 * kNsPerSecond, &count, 4);
+  be_busy_for(1200 * kNsPerSecond, &count, kStreamsMaxHere);
+  EXPECT_EQ(count.wanted(), kStreamsMaxHere);
 }
 
 }  // namespace
