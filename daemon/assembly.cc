@@ -216,6 +216,7 @@ worker::PlaceLimits Assembly::place_limits() const {
 worker::WorkerConfig Assembly::worker_config(int reply_fd) {
   worker::WorkerConfig config;
   config.rings = rings_.get();
+  config.neighbour_board = neighbour_board_.get();
   config.reply_fd = reply_fd;
   config.worker_count = worker_count();
   config.engine.connections_max = config_.connections_max;
@@ -231,7 +232,10 @@ worker::WorkerConfig Assembly::worker_config(int reply_fd) {
 
 void Assembly::make_rings() {
   const PreferredNode node(memory_node_of(0));
-  if (worker_count() > 1) rings_ = std::make_unique<worker::InterWorkerRings>(worker_count());
+  if (worker_count() == 1) return;
+  rings_ = std::make_unique<worker::InterWorkerRings>(worker_count());
+  neighbour_board_ =
+      std::make_unique<link::NeighbourBoard>(random_secret<SipKey>(), worker_count());
 }
 
 void Assembly::make_workers(int reply_fd) {

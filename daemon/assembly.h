@@ -16,6 +16,7 @@
 #include "daemon/stats/stats_segment.h"
 #include "daemon/workers/worker_threads.h"
 #include "stack/io/backend.h"
+#include "stack/link/neighbour_board.h"
 #include "stack/worker/routing/inter_worker_rings.h"
 #include "stack/worker/worker.h"
 
@@ -111,7 +112,8 @@ class Assembly {
   std::vector<std::unique_ptr<io::PacketMemory>> memories_;
   std::vector<OwnedFd> pool_readers_;
   std::unique_ptr<PortSet> ports_;
-  std::unique_ptr<worker::InterWorkerRings> rings_;  ///< none where there is one worker
+  std::unique_ptr<worker::InterWorkerRings> rings_;        ///< none where there is one worker
+  std::unique_ptr<link::NeighbourBoard> neighbour_board_;  ///< the same
   std::vector<std::unique_ptr<worker::Worker>> workers_;
   std::unique_ptr<WorkerThreads> threads_;
   std::unique_ptr<LinkWatch> links_;

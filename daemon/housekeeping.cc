@@ -12,7 +12,9 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
 #include "daemon/config/config_addresses.h"
+#include "daemon/host/dead_telemetry.h"
 #include "machine/nic_guard.h"
+#include "nccl_adapter/abi/telemetry.h"
 #include "stack/base/mac_address.h"
 
 namespace lyre {
@@ -37,7 +39,8 @@ Housekeeping::Housekeeping(boost::asio::io_context& io, Assembly& parts, Notifie
           parts.threads().count(),
           [&parts](uint32_t worker) { return parts.threads().turns(worker); }, monotonic_now()),
       device_counters_(parts.ports().devices(parts.stats())),
-      conflicts_(kConflictWarningPeriod) {}
+      conflicts_(kConflictWarningPeriod),
+      telemetry_sweep_due_(monotonic_now() + kTelemetrySweepPeriod) {}
 
 void Housekeeping::begin() {
   watch_links();
@@ -67,6 +70,7 @@ void Housekeeping::look() {
   look_for_conflicts(now);
   look_for_checksums();
   device_counters_.look(now);
+  sweep_telemetry(now);
   channel::StatsHeader& header = parts_.stats().header();
   header.clients.set(parts_.registry().attached_count());
   header.clients_total.set(parts_.registry().attached_total());
@@ -148,6 +152,16 @@ void Housekeeping::look_for_checksums() {
       "segments with a wrong TCP checksum are dropped: if the other end of {} is a kernel's, it "
       "leaves checksums to hardware that is not there: ethtool -K INTERFACE tx off at that end",
       fmt::join(interfaces, " or "));
+}
+
+/// Of containers, which are given this directory. That of the host, /dev/shm, belongs to root.
+void Housekeeping::sweep_telemetry(Nanos now) {
+  if (now < telemetry_sweep_due_) return;
+  telemetry_sweep_due_ = now + kTelemetrySweepPeriod;
+  const uint32_t removed = remove_dead_telemetry(nccl_abi::kContainersTelemetryDirectory);
+  if (removed == 0) return;
+  spdlog::debug("{}: {} files of processes that have ended are removed",
+                nccl_abi::kContainersTelemetryDirectory, removed);
 }
 
 /// Containers have no watchdog, and that of the service waits longer. A new daemon serves the

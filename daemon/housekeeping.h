@@ -14,9 +14,9 @@
 namespace lyre {
 
 /// The periodic work of a running daemon: links, ports that need a restart, gauges, counters of
-/// devices, address conflicts, checksums that a kernel leaves out, the service manager's
-/// watchdog, and the end of a daemon whose worker hangs. Thread: the one that runs `io`. Owner:
-/// borrows all that it is given.
+/// devices, address conflicts, checksums that a kernel leaves out, telemetry files without a
+/// process, the service manager's watchdog, and the end of a daemon whose worker hangs. Thread: the
+/// one that runs `io`. Owner: borrows all that it is given.
 class Housekeeping {
  public:
   Housekeeping(boost::asio::io_context& io, Assembly& parts, Notifier& notifier);
@@ -35,6 +35,7 @@ class Housekeeping {
   void look_for_conflicts(Nanos now);
   std::optional<channel::ClaimView> last_claim(uint32_t port) const;
   void look_for_checksums();
+  void sweep_telemetry(Nanos now);
   void keep_alive(Nanos now);
   [[noreturn]] void end_hung_daemon();
 
@@ -47,6 +48,7 @@ class Housekeeping {
   RareWarning conflicts_;
   int64_t claims_told_unix_ns_ = 0;  ///< claims up to then were logged
   bool has_told_checksums_ = false;
+  Nanos telemetry_sweep_due_;
   Nanos keep_alive_due_{0};
 };
 

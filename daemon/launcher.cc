@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/host/worker_placement.h"
 #include "daemon/upgrade/port_handover.h"
 
 namespace lyre {
@@ -66,6 +67,7 @@ Status Launcher::make_all(const Process& process) {
   if (Status status = replies_.open(); !status.ok()) return status;
   auto backend = process.start_backend(config_, std::nullopt);
   if (!backend.ok()) return backend.error();
+  limit_to_queue_pairs(process, **backend);
   auto parts = Assembly::make(config_, std::move(*backend), {.io = io_, .mappings = mappings_},
                               replies_.bell_fd());
   if (!parts.ok()) return parts.error();
@@ -79,6 +81,9 @@ Status Launcher::make_all(const Process& process) {
 /// In the place of a daemon that runs: the ports last, and workers that make no turn until that one
 /// must not make any more.
 Status Launcher::succeed(const Process& process, Successor& successor) {
+  const auto workers = successor.await_offer();
+  if (!workers.ok()) return workers.error();
+  limit_workers(process, workers.value());
   if (Status status = successor.meet(config_); !status.ok()) return status;
   if (Status status = replies_.open(); !status.ok()) return status;
   auto backend = process.start_backend(config_, successor.nic_owner());
@@ -101,6 +106,24 @@ Status Launcher::succeed(const Process& process, Successor& successor) {
   successor.go_on(*parts_, mappings_);
   keep_stats();
   return Ok{};
+}
+
+/// False: nothing changes, because the file names the cores or there are no more than `most`.
+bool Launcher::limit_workers(const Process& process, uint32_t most) {
+  const bool is_limit = most > 0 && most < config_.cores.size();
+  if (!is_limit || !config_.has_chosen_cores || !process.limit_workers) return false;
+  process.limit_workers(config_, most);
+  return true;
+}
+
+/// Each worker needs a queue pair at each port. Drivers say how many they have after they have
+/// opened their devices; a daemon that takes over has as many workers as the one before it.
+void Launcher::limit_to_queue_pairs(const Process& process, const io::Backend& backend) {
+  for (const PortConfig& port : config_.ports) {
+    const uint32_t most = backend.queue_pairs_max(port.device);
+    if (!limit_workers(process, most)) continue;
+    spdlog::info("port {} has {} queue pair(s); {}", port.name, most, placement_text(config_));
+  }
 }
 
 Status Launcher::make_ready(const Process& process) {

@@ -142,6 +142,8 @@ int upgrade(const Config& config) {
   return 0;
 }
 
+void limit_workers_here(Config& config, uint32_t most) { limit_workers(config, {}, most); }
+
 struct Origin {
   std::string program;      ///< of this process
   bool takes_over = false;  ///< from the process that started this one
@@ -171,6 +173,7 @@ int serve(const Config& config, const Origin& origin) {
   warn_of_machine(config);
   auto launcher = Launcher::start(config, io,
                                   {.start_backend = start_backend,
+                                   .limit_workers = limit_workers_here,
                                    .drop_privileges = drop_privileges,
                                    .helper = std::move(*helper),
                                    .keeper = std::move(*keeper),

@@ -21,10 +21,15 @@ Error not_right(const std::string& what) {
 
 }  // namespace
 
-Status Successor::meet(const Config& config) {
-  const auto message = link_.expect(UpgradeStep::kOffer, kUpgradePatience);
+Result<uint32_t> Successor::await_offer() {
+  auto message = link_.expect(UpgradeStep::kOffer, kUpgradePatience);
   if (!message.ok()) return message.error();
-  auto offer = read_offer(config, message.value().payload);
+  offer_ = std::move(message->payload);
+  return offered_workers(offer_);
+}
+
+Status Successor::meet(const Config& config) {
+  auto offer = read_offer(config, offer_);
   if (!offer.ok()) return offer.error();
   heritage_.ports = std::move(offer->ports);
   nic_owner_.uses_physical_addresses = offer->uses_physical_addresses;

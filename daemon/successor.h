@@ -16,6 +16,8 @@ class Successor {
  public:
   explicit Successor(OwnedFd socket) : link_(std::move(socket)) {}
 
+  /// What the other process says of itself is there. Returns how many workers it has.
+  Result<uint32_t> await_offer();
   /// Whether both daemons fit together.
   Status meet(const Config& config);
   /// The other process, which has the NICs until await_ports() returns.
@@ -46,6 +48,7 @@ class Successor {
   void report_standstill(Assembly& parts) const;
 
   UpgradeLink link_;
+  std::vector<uint8_t> offer_;
   Assembly::Heritage heritage_;
   io::NicOwner nic_owner_;
   UpgradeState state_;

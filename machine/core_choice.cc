@@ -46,8 +46,15 @@ uint32_t speed_of_interface(const Roots& roots, const std::string& interface) {
   return static_cast<uint32_t>(std::max<int64_t>(mbps.value_or(0), 0));  // -1: unknown
 }
 
-/// Workers that each node's ports ask for. A port without a node is served where the others are.
-std::map<int, uint32_t> workers_by_node(std::span<const PortDemand> ports) {
+/// What the ports of a node ask for, and have been given.
+struct NodeShare {
+  int node = kAnyNode;
+  uint32_t wanted = 0;
+  uint32_t given = 0;
+};
+
+/// Ascending by node. A port without a node is served where the others are.
+std::vector<NodeShare> shares_of(std::span<const PortDemand> ports) {
   std::map<int, uint64_t> speeds;
   for (const PortDemand& port : ports) {
     if (port.node != kAnyNode) speeds[port.node] += port.speed_mbps;
@@ -56,11 +63,22 @@ std::map<int, uint32_t> workers_by_node(std::span<const PortDemand> ports) {
   for (const PortDemand& port : ports) {
     if (port.node == kAnyNode) speeds.begin()->second += port.speed_mbps;
   }
-  std::map<int, uint32_t> workers;
+  std::vector<NodeShare> shares;
   for (const auto& [node, mbps] : speeds) {
-    workers[node] = std::max(workers_of(mbps), 1u);
+    shares.push_back({.node = node, .wanted = std::max(workers_of(mbps), 1u)});
   }
-  return workers;
+  return shares;
+}
+
+/// Whether the next worker goes to `b` rather than to `a`: to a node that wants more, of these to
+/// one without any, of these to that with the largest quotient. These are the quotients of
+/// Webster's method of apportionment, which keeps the shares in proportion to what is wanted.
+bool is_after(const NodeShare& a, const NodeShare& b) {
+  const auto urgency = [](const NodeShare& share) {
+    const double quotient = static_cast<double>(share.wanted) / (2 * share.given + 1);
+    return std::tuple(share.given < share.wanted, share.given == 0, quotient);
+  };
+  return urgency(a) < urgency(b);
 }
 
 class Choice {
@@ -121,9 +139,17 @@ PortDemand demand_of(const Roots& roots, const std::string& device, uint32_t kno
 std::vector<uint32_t> choose_cores(std::span<const Processor> processors,
                                    std::span<const PortDemand> ports, uint32_t most) {
   Choice choice(processors);
+  std::vector<NodeShare> shares = shares_of(ports);
   uint32_t count = 0;
-  for (const auto& [node, wanted] : workers_by_node(ports)) {
-    for (uint32_t i = 0; i < wanted && count < most && choice.take_one(node); ++i) ++count;
+  while (count < most) {
+    NodeShare& next = *std::max_element(shares.begin(), shares.end(), is_after);
+    if (next.given == next.wanted) break;
+    if (choice.take_one(next.node)) {
+      ++next.given;
+      ++count;
+    } else {
+      next.wanted = next.given;  // the node has no more
+    }
   }
   const bool is_power_needed = std::any_of(
       ports.begin(), ports.end(), [](const PortDemand& port) { return port.needs_power_of_two; });

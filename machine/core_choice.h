@@ -30,10 +30,11 @@ struct PortDemand {
 PortDemand demand_of(const Roots& roots, const std::string& device, uint32_t known_mbps);
 
 /// The processors for workers, ascending: of each NIC's node as many as the speeds of its ports ask
-/// for and the node has, one at least, and not more than `most` in all; a power of two where a port
-/// needs that. Takes one processor of each
-/// physical core before the second, higher numbers before lower ones, processors of another node
-/// only where no NIC's node has any, and processor 0 only where there is no other.
+/// for and the node has, and not more than `most` in all; a power of two where a port needs that.
+/// Where more are asked for in all, each node has its share in proportion. Each has one at least,
+/// as far as `most` suffices. Takes one processor of each physical core before the second, higher
+/// numbers before lower ones, processors of another node only where no NIC's node has any, and
+/// processor 0 only where there is no other.
 /// REQUIRES: `processors` is not empty, most > 0.
 std::vector<uint32_t> choose_cores(std::span<const Processor> processors,
                                    std::span<const PortDemand> ports, uint32_t most);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "stack/base/nanos.h"
@@ -29,6 +30,8 @@ inline constexpr Nanos kLinkDownPeriod = millis(20);
 inline constexpr Nanos kDeviceCountersPeriod = seconds(1);
 /// Period of Housekeeping.
 inline constexpr Nanos kHousekeepingPeriod = millis(250);
+/// Period of remove_dead_telemetry(), which takes some milliseconds of the control thread.
+inline constexpr Nanos kTelemetrySweepPeriod = seconds(300);
 /// A worker that has made no turn for so long hangs: four looks, and ten times its longest sleep.
 inline constexpr Nanos kHangAfter = seconds(1);
 /// A daemon ends when one of its workers hangs for so long, whatever the watchdog's time is.
@@ -60,7 +63,16 @@ inline constexpr unsigned kMappingHelperEndLookUs = 1000;
 inline constexpr Nanos kShutdownTimeout = seconds(2);
 /// What one worker can hold of received bytes that it copied for a context: all of them where the
 /// pools are not lent, remainders where they are. Costs memory when touched.
-inline constexpr uint64_t kCopyBytesPerWorker = uint64_t{4} << 20;
+inline constexpr uint64_t kCopyBytesPerWorkerMax = uint64_t{4} << 20;
+/// The same of all workers, which have equal parts of it: 256 KiB each of 64.
+inline constexpr uint64_t kCopyBytesPerContextMax = uint64_t{16} << 20;
+/// What each of so many workers has of it: whole blocks (kCopyBlockBytes), and whole pages of any
+/// size.
+constexpr uint64_t copy_bytes_per_worker(uint32_t worker_count) {
+  constexpr uint64_t kUnitBytes = 65536;
+  const uint64_t part = kCopyBytesPerContextMax / worker_count / kUnitBytes * kUnitBytes;
+  return std::min(kCopyBytesPerWorkerMax, part);
+}
 /// Rows of the stats segment for the connections of a worker, 0.3 KiB each. Listeners have their
 /// own.
 inline constexpr uint32_t kSessionRowsMax = 16384;

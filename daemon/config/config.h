@@ -112,6 +112,7 @@ struct Config {
   std::vector<DomainConfig> domains;  ///< at least one; without `has_domains` that of `socket_path`
 
   std::vector<uint32_t> cores;    ///< empty: place_workers() chooses
+  bool has_chosen_cores = false;  ///< `cores` are its choice
   uint32_t cores_line = 0;        ///< line in the file; 0: not given
   std::vector<int> memory_nodes;  ///< of each worker's packet memory; set by place_workers()
   std::vector<std::vector<uint32_t>> other_cores;  ///< of each worker; set by place_workers()

@@ -57,7 +57,8 @@ constexpr Key kKeys[] = {
   {"workers", "cores", KeyType::kCores, "\"auto\"", 0, 1023, "",
    "One worker thread runs on each core of the list. \"auto\" takes cores of the NICs' NUMA node, "
    "one for each 15 Gb/s of the ports' speed and at least one, and core 0 only where there is no "
-   "other. lyred --check says which. Every worker has a queue of its own at each port.",
+   "other. lyred --check says which. Every worker has a queue pair of its own at each port: "
+   "\"auto\" takes no more cores than a port has queue pairs.",
    [](Config& c, const KeyValue& v) { c.cores = std::get<std::vector<uint32_t>>(v); }},
   {"workers", "leave_busy_cores", KeyType::kFlag, "true", 0, 0, "",
    "An adaptive worker on whose core another thread computes runs on others of the node, for 1 to "
@@ -134,7 +135,7 @@ constexpr Key kKeys[] = {
    [](Config& c, const KeyValue& v) { c.ports.back().flow_mbps = small(v); }},
   {"port", "trusted", KeyType::kFlag, "false", 0, 0, "",
    "The wire does not corrupt packets: received checksums are not verified, memif computes none. "
-   "Both ends of a memif must have the same.",
+   "Both ends of a memif must have the same. On arm64 net_af_packet verifies them all the same.",
    [](Config& c, const KeyValue& v) { c.ports.back().is_trusted = flag(v); }},
   {"port", "super_packets", KeyType::kFlag, "false", 0, 0, "",
    "TCP packets of up to 64 KiB are received uncut: from a memif, which needs trusted and whose "
@@ -295,7 +296,7 @@ constexpr Key kKeys[] = {
    "Largest arena (memory for sending) that one context may ask for.",
    [](Config& c, const KeyValue& v) { c.arena_bytes_max = static_cast<uint64_t>(number(v)); }},
   {"clients", "arena_bytes_per_uid_max", KeyType::kNumber, "17179869184", kMiB, int64_t{1} << 40,
-   "", "Arenas of all clients of one uid together.",
+   "", "Arenas, rings and copy areas of all clients of one uid together.",
    [](Config& c, const KeyValue& v) {
      c.arena_bytes_per_uid_max = static_cast<uint64_t>(number(v));
    }},

@@ -24,7 +24,22 @@ DomainLimits limits_of_domain(const RegistryOptions& options, uint32_t domain) {
   return domain < options.domains.size() ? options.domains[domain] : DomainLimits{};
 }
 
+/// Those of a new context. One that was taken over has its own.
+uint64_t copy_bytes_of(const WorkerSet& workers) {
+  return workers.count() * copy_bytes_per_worker(workers.count());
+}
+
 std::string mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+Result<uint64_t> arena_bytes_for(uint64_t asked, const RegistryOptions& options) {
+  const uint64_t by_default = std::min(channel::kArenaBytesDefault, options.arena_bytes_max);
+  const uint64_t bytes = asked == 0 ? by_default : asked;
+  if (bytes > options.arena_bytes_max) {
+    return Error{EINVAL, "an arena has at most " + mib(options.arena_bytes_max) +
+                             " (clients.arena_bytes_max)"};
+  }
+  return whole_pages(std::max(bytes, options.page_bytes), options.page_bytes);
+}
 
 }  // namespace
 
@@ -101,10 +116,9 @@ void ContextRegistry::drop(uint32_t index) {
 void ContextRegistry::forget(uint32_t index) {
   Context& context = *contexts_[index];
   const uint64_t bytes = context.memory.bytes();
-  const uint64_t arena_bytes = context.arena_bytes;
   OwnedFd file = context.memory.release();
   contexts_[index].reset();
-  regions_.close_memory(index, std::move(file), bytes, arena_bytes);
+  regions_.close_memory(index, std::move(file), bytes, /*counted_bytes=*/bytes);
 }
 
 uint32_t ContextRegistry::held_count() const {
@@ -161,8 +175,9 @@ Status ContextRegistry::check_contexts(const AttachTerms& terms) const {
 
 Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
   if (Status room = check_contexts(terms); !room.ok()) return room.error();
-  const auto arena_bytes = arena_bytes_for(terms);
+  const auto arena_bytes = arena_bytes_for(terms.arena_bytes, options_);
   if (!arena_bytes.ok()) return arena_bytes.error();
+  if (Status share = check_memory(terms, arena_bytes.value()); !share.ok()) return share.error();
   if (refuses_slow_arenas_ && !regions_.is_arena_mapped_at_once(arena_bytes.value())) {
     return Error{EAGAIN, "the daemon is being replaced, and has no time to map the arena"};
   }
@@ -202,24 +217,21 @@ void ContextRegistry::on_arena_done(uint32_t index) {
   tell_workers(context);
 }
 
-/// Arenas whose memory is still held count, as their contexts do, and those that a thread has yet
-/// to free: clients that attach and leave in turn would fill the memory with them.
-Result<uint64_t> ContextRegistry::arena_bytes_for(const AttachTerms& terms) const {
-  const uint64_t by_default = std::min(channel::kArenaBytesDefault, options_.arena_bytes_max);
-  const uint64_t asked = terms.arena_bytes == 0 ? by_default : terms.arena_bytes;
-  if (asked > options_.arena_bytes_max) {
-    return Error{EINVAL, "an arena has at most " + mib(options_.arena_bytes_max) +
-                             " (clients.arena_bytes_max)"};
-  }
-  const uint64_t bytes = whole_pages(std::max(asked, options_.page_bytes), options_.page_bytes);
+/// The whole memory of a context counts: rings have their pages from the beginning, and the copy
+/// area gets them when a worker writes there, so both are the daemon's. Contexts whose memory is
+/// still held count, and memory that a thread has yet to free: clients that attach and leave in
+/// turn would fill the system with it.
+Status ContextRegistry::check_memory(const AttachTerms& terms, uint64_t arena_bytes) const {
   const uint64_t user = worker::DomainRules::user_of(terms.domain, terms.identity.uid);
-  const uint64_t to_free = regions_.arena_bytes_to_free(user);
-  uint64_t of_user = bytes + to_free;
+  const uint64_t to_free = regions_.context_bytes_to_free(user);
+  const auto layout = channel::ContextLayout::of(workers_.count(), arena_bytes,
+                                                 copy_bytes_of(workers_), options_.page_bytes);
+  uint64_t of_user = layout.total_bytes + to_free;
   for (const auto& context : contexts_) {
-    if (context != nullptr && context->user == user) of_user += context->arena_bytes;
+    if (context != nullptr && context->user == user) of_user += context->layout.total_bytes;
   }
-  if (of_user <= options_.arena_bytes_per_uid_max) return bytes;
-  return Error{EDQUOT, std::string("the arenas of clients of one uid have") +
+  if (of_user <= options_.arena_bytes_per_uid_max) return Ok{};
+  return Error{EDQUOT, std::string("the arenas, rings and copies of clients of one uid have") +
                            (to_free > 0 ? ", with those that are still being freed," : "") +
                            " at most " + mib(options_.arena_bytes_per_uid_max) +
                            " together (clients.arena_bytes_per_uid_max)"};
@@ -230,7 +242,7 @@ Result<std::unique_ptr<ContextRegistry::Context>> ContextRegistry::make_context(
   auto context = std::make_unique<Context>();
   context->arena_bytes = arena_bytes;
   context->is_lent_to = is_lent_to(terms.identity);
-  context->copy_bytes = uint64_t{workers_.count()} * kCopyBytesPerWorker;
+  context->copy_bytes = copy_bytes_of(workers_);
   context->layout = channel::ContextLayout::of(workers_.count(), context->arena_bytes,
                                                context->copy_bytes, options_.page_bytes);
   auto memory =
@@ -297,8 +309,8 @@ void ContextRegistry::fill_header(Context& context) const {
   header->copy_bytes = context.copy_bytes;
 }
 
-/// What the worker shows of them. The tests of check_contexts(), arena_bytes_for() and of the
-/// regions count.
+/// What the worker shows of them. The tests of check_contexts(), check_memory() and of the regions
+/// count.
 worker::ClientLimits ContextRegistry::limits_of(const AttachTerms& terms) const {
   const RegionLimits& regions = options_.regions;
   return {.contexts_of_user = std::min(options_.contexts_per_uid_max, terms.contexts_of_domain_max),

@@ -33,7 +33,7 @@ struct RegistryOptions {
   uint32_t contexts_max = 0;
   uint32_t contexts_per_uid_max = UINT32_MAX;
   uint64_t arena_bytes_max = 0;
-  uint64_t arena_bytes_per_uid_max = UINT64_MAX;
+  uint64_t arena_bytes_per_uid_max = UINT64_MAX;  ///< with rings and copy areas
   RegionLimits regions;
   /// By DomainRules::index, for clients that are taken over; none: unlimited.
   std::vector<DomainLimits> domains;
@@ -83,7 +83,7 @@ class ContextRegistry {
 
   /// Makes a context and tells every worker: of a large arena later, when a thread has mapped it
   /// for the ports. Fails: EUSERS too many contexts, of all clients or of the uid, EINVAL arena too
-  /// large, EDQUOT too large beside the other arenas of the uid, EAGAIN see refuse_slow_arenas(),
+  /// large, EDQUOT too large beside other contexts of the uid, EAGAIN see refuse_slow_arenas(),
   /// errno of what the system refused.
   Result<ContextGrant> attach(const AttachTerms& terms);
   /// Tells every worker to detach; the memory is freed when all have. Sessions are closed in order,
@@ -134,7 +134,7 @@ class ContextRegistry {
   struct Context;
 
   Status check_contexts(const AttachTerms& terms) const;
-  Result<uint64_t> arena_bytes_for(const AttachTerms& terms) const;
+  Status check_memory(const AttachTerms& terms, uint64_t arena_bytes) const;
   bool is_lent_to(const ClientIdentity& identity) const;
   Result<std::unique_ptr<Context>> make_context(const AttachTerms& terms, uint64_t arena_bytes);
   Status allocate_written(const Context& context) const;

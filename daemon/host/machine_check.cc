@@ -114,6 +114,11 @@ std::vector<Error> check_machine(Config& config, const machine::NicGuard& guard,
   return errors;
 }
 
+void limit_workers(Config& config, const machine::Roots& roots, uint32_t most) {
+  const std::vector<uint32_t> allowed = allowed_processors();
+  if (!allowed.empty()) place_workers(config, roots, allowed, most);
+}
+
 std::string affinity_text(const Config& config, const machine::Roots& roots) {
   const std::vector<uint32_t> allowed = allowed_processors();
   std::vector<uint32_t> outside;

@@ -307,18 +307,18 @@ void RegionRegistry::forget(uint32_t index) {
 }
 
 void RegionRegistry::close_memory(uint32_t context, OwnedFd file, uint64_t bytes,
-                                  uint64_t arena_bytes) {
+                                  uint64_t counted_bytes) {
   close_memory({.user = usage_[context].user, .client = context}, std::move(file), bytes,
-               arena_bytes);
+               counted_bytes);
 }
 
 void RegionRegistry::close_memory(const BackgroundJobs::Owner& owner, OwnedFd file, uint64_t bytes,
-                                  uint64_t arena_bytes) {
+                                  uint64_t counted_bytes) {
   if (bytes <= kMapAtOnceBytesMax && is_freed_at_once(file.get())) return;
   // A job can be copied.
   auto shared = std::make_shared<OwnedFd>(std::move(file));
   const auto close = [shared] { shared->reset(); };
-  frees_.submit(0, owner, close, arena_bytes);
+  frees_.submit(0, owner, close, counted_bytes);
 }
 
 void RegionRegistry::forget_context(uint32_t context) {

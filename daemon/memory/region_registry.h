@@ -85,11 +85,11 @@ class RegionRegistry {
   void forget_context(uint32_t context);
 
   /// Closes the file of a client's memory. Large ones are closed by a thread: when nobody else has
-  /// the file, its pages end with it, which takes some 0.2 s for each GiB. `arena_bytes`: of its
-  /// arena, if it has one.
-  void close_memory(uint32_t context, OwnedFd file, uint64_t bytes, uint64_t arena_bytes = 0);
-  /// Of arenas of the user's clients that the thread has not closed yet.
-  uint64_t arena_bytes_to_free(uint64_t user) const { return frees_.undone_bytes_of(user); }
+  /// the file, its pages end with it, which takes some 0.2 s for each GiB. `counted_bytes`: what
+  /// context_bytes_to_free() tells of it meanwhile.
+  void close_memory(uint32_t context, OwnedFd file, uint64_t bytes, uint64_t counted_bytes = 0);
+  /// Of contexts of the user whose memory the thread has not closed yet.
+  uint64_t context_bytes_to_free(uint64_t user) const { return frees_.undone_bytes_of(user); }
 
   /// While true, mapping and unmapping that take long wait for a port that is opened again, which
   /// needs that none is under way.
@@ -160,7 +160,7 @@ class RegionRegistry {
   void on_job_done(uint32_t index);
   static BackgroundJobs::Owner owner_of(const Region& region);
   void close_memory(const BackgroundJobs::Owner& owner, OwnedFd file, uint64_t bytes,
-                    uint64_t arena_bytes);
+                    uint64_t counted_bytes);
   void drop(uint32_t index);
   void unmap(uint32_t index);
   void forget(uint32_t index);
@@ -180,7 +180,7 @@ class RegionRegistry {
   uint64_t at_once_bytes_ = 0;          ///< mapped and unmapped since the last poll()
   std::atomic<bool> is_ending_{false};  ///< read by the other thread: nothing more is mapped
   BackgroundJobs jobs_;                 ///< by index; arenas by regions_.size() plus context
-  BackgroundJobs frees_;                ///< without names: nothing follows; bytes of arenas count
+  BackgroundJobs frees_;                ///< without names: nothing follows; bytes of contexts count
 };
 
 }  // namespace lyre

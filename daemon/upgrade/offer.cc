@@ -63,6 +63,14 @@ void write_offer(const Config& config, std::span<const PortRecord> ports,
   }
 }
 
+Result<uint32_t> offered_workers(std::span<const uint8_t> bytes) {
+  record::Reader in(bytes);
+  DaemonRecord daemon;
+  const auto list = [&](record::FieldReader& fields) { list_daemon(fields, daemon); };
+  if (!in.take(record::Kind::kDaemon, kDaemonHandoverVersion, list)) return not_right();
+  return daemon.worker_count;
+}
+
 Result<Offer> read_offer(const Config& config, std::span<const uint8_t> bytes) {
   record::Reader in(bytes);
   DaemonRecord daemon;

@@ -21,6 +21,8 @@ struct Offer {
   std::vector<PortRecord> ports;         ///< in the order of the configuration
   bool uses_physical_addresses = false;  ///< of memory, for NICs
 };
+/// How many workers the other daemon has. Fails: the records are not right.
+Result<uint32_t> offered_workers(std::span<const uint8_t> bytes);
 /// Fails: the records are not right, or one line that says how `config` differs.
 Result<Offer> read_offer(const Config& config, std::span<const uint8_t> bytes);
 

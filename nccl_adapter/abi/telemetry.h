@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 /// What a process that uses the NCCL plugin shows of its comms: a file in shared memory, written by
 /// the plugin a few times a second, read by `lyre comms` at any time. Reading does not disturb
@@ -19,6 +20,11 @@ inline constexpr const char* kNoTelemetry = "none";
 /// A folder of the host that containers are given for it, as they have a /dev/shm of their own.
 inline constexpr const char* kContainersTelemetryDirectory = "/dev/shm/lyre";
 inline constexpr const char* kTelemetryPrefix = "lyre-comms-";
+/// With what the names of a user's files begin. Every user may write into the directory: a file
+/// whose name has a uid other than its owner's is forged.
+inline std::string telemetry_prefix(uint32_t uid) {
+  return kTelemetryPrefix + std::to_string(uid) + "-";
+}
 
 /// Whom the oldest request of a comm waits for.
 enum class WaitsFor : uint32_t {

@@ -25,7 +25,7 @@ using nccl_abi::TelemetryHeader;
 
 namespace {
 
-std::string own_prefix() { return nccl_abi::kTelemetryPrefix + std::to_string(::getuid()) + "-"; }
+std::string own_prefix() { return nccl_abi::telemetry_prefix(::getuid()); }
 
 // The process has one for each communicator. Containers that share the directory have process ids
 // of their own, and may have the same ones: what tells the files apart is the number.

@@ -6,8 +6,9 @@
 
 namespace lyre {
 
-/// Bits of the largest address of a process (x86-64, four levels of page tables). A NIC behind an
-/// IOMMU gets the process's own addresses.
+/// Bits of the largest address of a process (x86-64, four levels of page tables): the kernel gives
+/// larger ones, of five levels, only to who asks for them. A NIC behind an IOMMU gets the process's
+/// own addresses. On arm64 they have up to 48 bits, and nothing tells those of the IOMMU.
 inline constexpr uint32_t kProcessAddressBits = 47;
 /// Where the host emulates the IOMMU it can be wider; a real one is as it is.
 inline constexpr const char* kNarrowIommuRemedy =

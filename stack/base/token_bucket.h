@@ -24,9 +24,6 @@ class TokenBucket {
     return true;
   }
 
-  /// When take() succeeds again after it failed.
-  constexpr Nanos ready_at() const { return refilled_at_ + every_; }
-
  private:
   Nanos every_;
   uint32_t burst_;

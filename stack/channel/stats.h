@@ -179,7 +179,7 @@ struct ClientView {
   uint32_t listeners_max;
   uint32_t regions;  ///< of registered memory, those included that are being removed
   uint32_t regions_max;
-  uint64_t arena_bytes;
+  uint64_t arena_bytes;  ///< with rings and copy area: what counts for the user
   uint64_t registered_bytes;
   uint64_t registered_bytes_max;
   /// Whose clients share what follows: a uid, or 2^32 and the number of a domain.

@@ -17,6 +17,9 @@
 /// packets: nothing here is called per packet.
 namespace lyre::io {
 
+/// Pieces of client memory that can be in the ports of one worker at once.
+inline constexpr uint32_t kPiecesInPortsMax = 16384;
+
 /// The packet memory of one worker.
 struct MemoryOptions {
   uint32_t rx_slots = 8192;          ///< packets in the receive pool
@@ -24,8 +27,8 @@ struct MemoryOptions {
   std::vector<std::string> devices;  ///< those ports: drivers differ in the room they need
   bool has_super_packets = false;    ///< of one of them: see PortOptions
   uint32_t tx_packets = 4096;
-  uint32_t tx_pieces = 16384;  ///< pieces of client memory that can be in ports at once
-  int numa_node = -1;          ///< -1: any
+  uint32_t tx_pieces = kPiecesInPortsMax;  ///< at most that
+  int numa_node = -1;                      ///< -1: any
 };
 
 struct PortOptions {
@@ -163,6 +166,8 @@ class Backend {
   virtual bool has_hugepages() const = 0;
   /// Whether NICs know memory by its physical addresses.
   virtual bool uses_physical_addresses() const = 0;
+  /// Queue pairs that a port on `device` can have, before it is opened. 0: not known.
+  virtual uint32_t queue_pairs_max(const std::string& device) const = 0;
   /// Fails: no memory.
   virtual Result<std::unique_ptr<PacketMemory>> make_memory(uint32_t worker,
                                                             const MemoryOptions& options) = 0;

@@ -27,16 +27,21 @@ void Arp::set_port(uint8_t port, MacAddress mac, std::span<const InterfaceAddres
   ports_[port].mac = mac;
   for (const InterfaceAddress& address : addresses) {
     if (!address.address.is_v4()) continue;
-    ports_[port].addresses.push({address, kArpAnnounceCount, kArpProbeCount, now, now});
+    Own own{.address = address, .defended_at = now};
+    begin_announcing(own, now);
+    ports_[port].addresses.push(own);
   }
 }
 
 void Arp::on_link_up(uint8_t port, Nanos now) {
-  for (Own& own : ports_[port].addresses) {
-    own.announcements_left = kArpAnnounceCount;
-    own.probes_left = kArpProbeCount;
-    own.announce_at = now;
-  }
+  for (Own& own : ports_[port].addresses) begin_announcing(own, now);
+}
+
+void Arp::begin_announcing(Own& own, Nanos now) const {
+  if (!speaks_) return;
+  own.announcements_left = kArpAnnounceCount;
+  own.probes_left = kArpProbeCount;
+  own.announce_at = now;
 }
 
 NeighbourHandled Arp::handle(uint8_t port, const wire::ArpPacket& packet, NeighbourCache& cache,
@@ -73,8 +78,8 @@ NeighbourHandled Arp::handle(uint8_t port, const wire::ArpPacket& packet, Neighb
 }
 
 /// RFC 5227 2.4 (c): a host that keeps its address defends it, at most once in DEFEND_INTERVAL.
-void Arp::defend(Own& own, Nanos now) {
-  if (now - own.defended_at < kArpDefendInterval) return;
+void Arp::defend(Own& own, Nanos now) const {
+  if (!speaks_ || now - own.defended_at < kArpDefendInterval) return;
   own.defended_at = now;
   own.announcements_left = 1;
   own.announce_at = now;

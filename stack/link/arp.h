@@ -28,6 +28,10 @@ inline constexpr Nanos kArpDefendInterval = seconds(10);
 /// Neighbours are stored in the NeighbourCache. Plain data. Thread: one.
 class Arp {
  public:
+  /// Of several workers with the same addresses, one `speaks`: it alone announces, probes and
+  /// defends.
+  explicit Arp(bool speaks) : speaks_(speaks) {}
+
   /// Sets the addresses for which requests on `port` are answered, announces them (RFC 5227 2.3)
   /// and probes for them (2.1.1). IPv6 addresses are ignored. Neighbours outside the prefixes are
   /// learned only from replies to our requests.
@@ -63,11 +67,13 @@ class Arp {
     BoundedVector<Own, kPortAddressesMax> addresses;
   };
   Own* find_own(Port& port, const IpAddress& address);
-  void defend(Own& own, Nanos now);
+  void begin_announcing(Own& own, Nanos now) const;
+  void defend(Own& own, Nanos now) const;
   bool step(uint8_t port, Own& own, NeighbourOutList& out) const;
   NeighbourOut announcement_of(uint8_t port, const Own& own) const;
   NeighbourOut probe_of(uint8_t port, const Own& own) const;
 
+  bool speaks_;
   std::array<Port, kPortsMax> ports_{};
 };
 

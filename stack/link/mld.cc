@@ -9,10 +9,16 @@ void Mld::join(uint8_t port, const IpAddress& group, Nanos now) {
   for (const Group& known : groups_) {
     if (known.port == port && known.address == group) return;
   }
-  groups_.push(Group{.address = group, .port = port, .changes_left = 1, .deadline = now});
+  Group joined{.address = group, .port = port};
+  if (speaks_) {
+    joined.changes_left = 1;
+    joined.deadline = now;
+  }
+  groups_.push(joined);
 }
 
 void Mld::speak_up(uint8_t port, Nanos now) {
+  if (!speaks_) return;
   for (Group& group : groups_) {
     if (group.port != port) continue;
     group.changes_left = kMldRobustness;

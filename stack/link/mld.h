@@ -23,7 +23,9 @@ inline constexpr Nanos kMldReportInterval = seconds(1);
 /// reports of RFC 2710. Plain data. Thread: one.
 class Mld {
  public:
-  explicit Mld(uint64_t seed) : seed_(seed) {}
+  /// Of several workers with the same groups, one `speaks`: it alone reports changes. Each answers
+  /// the queries that it receives.
+  Mld(uint64_t seed, bool speaks) : seed_(seed), speaks_(speaks) {}
 
   /// Starts listening to `group` on `port`.
   void join(uint8_t port, const IpAddress& group, Nanos now);
@@ -49,6 +51,7 @@ class Mld {
   Nanos some_of(Nanos longest);
 
   uint64_t seed_;
+  bool speaks_;
   uint64_t draws_ = 0;
   BoundedVector<Group, size_t{kPortsMax} * kPortAddressesMax> groups_;
 };

@@ -29,13 +29,16 @@ void Ndp::set_port(uint8_t port, const NdpPort& description, Nanos now) {
     const bool is_verified =
         std::find(verified.begin(), verified.end(), address.address) != verified.end();
     const bool is_ready = is_verified && description.takes_routers;
-    if (is_ready && is_ipv6_link_local(address.address)) solicit_routers(ports_[port], now);
+    if (is_ready && is_ipv6_link_local(address.address)) {
+      solicit_routers(ports_[port], now + first_question_after_);
+    }
     own_.push(Own{.address = address,
                   .port = port,
+                  .number = static_cast<uint8_t>(own_.size()),
                   .state = is_verified ? AddressState::kUsable : AddressState::kTentative,
                   .sends_left = is_verified ? kNdpAnnounceCount : kDadProbes,
                   .was_delayed = is_verified,
-                  .deadline = now});
+                  .deadline = speaks_ || !is_verified ? now : kNever});
   }
   look_at_states();
 }
@@ -43,12 +46,15 @@ void Ndp::set_port(uint8_t port, const NdpPort& description, Nanos now) {
 void Ndp::on_link_up(uint8_t port, Nanos now) {
   for (Own& own : own_) {
     if (own.port != port || own.state == AddressState::kDuplicate) continue;
-    own.sends_left = own.state == AddressState::kTentative ? kDadProbes : kNdpAnnounceCount;
-    own.deadline = now;
+    const bool is_tentative = own.state == AddressState::kTentative;
+    own.sends_left = is_tentative ? kDadProbes : kNdpAnnounceCount;
+    if (speaks_ || is_tentative) own.deadline = now;
   }
   trust_all(port);
   ports_[port].may_solicit_at = now;  // the last solicitation may be lost
-  if (ports_[port].takes_routers && link_local_of(port)) solicit_routers(ports_[port], now);
+  if (ports_[port].takes_routers && link_local_of(port)) {
+    solicit_routers(ports_[port], now + first_question_after_);
+  }
 }
 
 NeighbourHandled Ndp::handle(uint8_t port, const NdpArrival& arrival, NeighbourCache& cache,
@@ -79,7 +85,7 @@ NeighbourHandled Ndp::on_solicitation(uint8_t port, const NdpArrival& arrival,
     // RFC 4862 5.4.3: a solicitation from the unspecified address is a probe by a host for this
     // address. Any other solicitation does not conflict with a tentative address.
     if (!asker.is_unspecified()) return dropped(Drop::kNdpNotForUs);
-    mark_duplicate(*own);
+    adopt(*own, board_->decide(own->number, AddressState::kDuplicate), now);
     return dropped(Drop::kNdpConflict);
   }
   NeighbourHandled out;
@@ -104,7 +110,9 @@ NeighbourHandled Ndp::on_advertisement(uint8_t port, const NdpArrival& arrival,
   const wire::NdpMessage& message = arrival.packet.message;
   if (Own* own = find_own(port, message.target)) {
     // RFC 4862 5.4.4: an advertisement for a tentative address means that another host has it.
-    if (own->state == AddressState::kTentative) mark_duplicate(*own);
+    if (own->state == AddressState::kTentative) {
+      adopt(*own, board_->decide(own->number, AddressState::kDuplicate), now);
+    }
     return dropped(Drop::kNdpConflict);
   }
   const Advertised said{message.target_mac, message.is_solicited, message.overrides};
@@ -231,10 +239,11 @@ bool Ndp::is_router(uint8_t port, const IpAddress& address) const {
 }
 
 /// RFC 4862 5.4.5: a port whose link-local address is a duplicate does not use IPv6.
-void Ndp::mark_duplicate(Own& own) {
+void Ndp::mark_duplicate(const Own& own) {
   const bool is_all = is_ipv6_link_local(own.address.address);
   for (Own& other : own_) {
     if (&other != &own && !(is_all && other.port == own.port)) continue;
+    board_->overrule(other.number);
     other.state = AddressState::kDuplicate;
     other.deadline = kNever;
   }
@@ -290,6 +299,7 @@ void Ndp::on_timer(Nanos now, NeighbourOutList& out) {
 }
 
 void Ndp::step(Own& own, Nanos now, NeighbourOutList& out) {
+  if (!speaks_) return adopt(own, board_->state_of(own.number), now);
   if (!own.was_delayed) {
     // RFC 4862 5.4.2: a random delay keeps hosts that start together from probing together.
     own.was_delayed = true;
@@ -305,14 +315,26 @@ void Ndp::step(Own& own, Nanos now, NeighbourOutList& out) {
     own.deadline = is_probe || own.sends_left > 0 ? now + kRetransmitTime : kNever;
     return;
   }
-  // No host objected. Neighbours get an advertisement, because one of them may have cached another
-  // MAC.
+  // No host objected, unless another worker has heard one just now.
+  adopt(own, board_->decide(own.number, AddressState::kUsable), now);
+}
+
+/// Follows what the workers found out about a tentative address.
+void Ndp::adopt(Own& own, AddressState found, Nanos now) {
+  if (found == AddressState::kTentative) {
+    own.deadline = now + kFollowInterval;
+    return;
+  }
+  if (found == AddressState::kDuplicate) return mark_duplicate(own);
+  // Neighbours get an advertisement, because one of them may have cached another MAC.
   own.state = AddressState::kUsable;
   own.sends_left = kNdpAnnounceCount;
-  own.deadline = now;
+  own.deadline = speaks_ ? now : kNever;
   look_at_states();
   Port& port = ports_[own.port];
-  if (port.takes_routers && is_ipv6_link_local(own.address.address)) solicit_routers(port, now);
+  if (port.takes_routers && is_ipv6_link_local(own.address.address)) {
+    solicit_routers(port, now + first_question_after_);
+  }
 }
 
 void Ndp::solicit_routers(Port& port, Nanos now) {

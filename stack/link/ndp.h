@@ -23,13 +23,12 @@ inline constexpr Nanos kRouterSolicitInterval = seconds(4);
 /// interval is up to a tenth longer or shorter.
 inline constexpr Nanos kRouterSolicitIntervalMax = seconds(3600);
 inline constexpr uint8_t kNdpAnnounceCount = 2;
+/// A worker that does not speak looks this often for what the speaker found out about an address.
+inline constexpr Nanos kFollowInterval = millis(50);
 
 /// Default routers that are stored of one port. Those that are heard on one port take no places of
 /// another's.
 inline constexpr size_t kRoutersPerPortMax = 4;
-
-/// RFC 4862 2: an address is tentative until duplicate address detection has found no other owner.
-enum class AddressState : uint8_t { kTentative, kUsable, kDuplicate };
 
 /// The configuration of one port.
 struct NdpPort {
@@ -53,7 +52,14 @@ struct NdpArrival {
 /// Thread: one.
 class Ndp {
  public:
-  explicit Ndp(uint64_t seed) : seed_(seed) {}
+  /// Of several workers with the same addresses, one `speaks`: it alone probes for them and
+  /// announces them, and is the first to ask for routers. The others learn from `board` what it
+  /// found out. Owner: the board is borrowed.
+  Ndp(uint64_t seed, NeighbourBoard& board, bool speaks)
+      : seed_(seed),
+        board_(&board),
+        speaks_(speaks),
+        first_question_after_(speaks ? Nanos{0} : kRouterSolicitInterval) {}
 
   /// Starts duplicate address detection for the addresses that are not verified. Without a
   /// link-local one among them, solicitations leave from the others, and no routers are asked for.
@@ -84,6 +90,7 @@ class Ndp {
   struct Own {
     InterfaceAddress address;
     uint8_t port = 0;
+    uint8_t number = 0;  ///< on the board
     AddressState state = AddressState::kTentative;
     uint8_t sends_left = 0;  ///< probes while tentative, then announcements
     bool was_delayed = false;
@@ -135,7 +142,8 @@ class Ndp {
   Own* find_own(uint8_t port, const IpAddress& address);
   const Own* usable_for(uint8_t port, const IpAddress& peer) const;
   bool is_on_link(uint8_t port, const IpAddress& address) const;
-  void mark_duplicate(Own& own);
+  void adopt(Own& own, AddressState found, Nanos now);
+  void mark_duplicate(const Own& own);
   void look_at_states();
   void step(Own& own, Nanos now, NeighbourOutList& out);
   static void solicit_routers(Port& port, Nanos now);
@@ -146,6 +154,9 @@ class Ndp {
   NeighbourOut advertisement_of(const Own& own) const;
 
   uint64_t seed_;
+  NeighbourBoard* board_;
+  bool speaks_;
+  Nanos first_question_after_;  ///< for routers: the answer to the speaker comes before
   uint64_t draws_ = 0;
   uint32_t generation_ = 0;
   std::array<Port, kPortsMax> ports_{};

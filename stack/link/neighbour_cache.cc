@@ -10,26 +10,29 @@ bool is_usable(MacAddress mac) { return !mac.is_group() && mac != MacAddress{}; 
 
 }  // namespace
 
-NeighbourCache::NeighbourCache(uint64_t seed) : seed_(seed) {
-  ports_.reserve(kPortsMax);
-  for (uint8_t port = 0; port < kPortsMax; ++port) ports_.push_back({NeighbourTable(seed, 0)});
+NeighbourCache::NeighbourCache(uint64_t seed, NeighbourBoard* board, uint32_t worker)
+    : own_board_(board == nullptr ? std::make_unique<NeighbourBoard>(SipKey{}, 1) : nullptr),
+      seat_(std::make_unique<BoardSeat>(board == nullptr ? *own_board_ : *board, worker)),
+      seed_(seed) {
+  tables_.reserve(kPortsMax);
+  for (uint8_t port = 0; port < kPortsMax; ++port) tables_.emplace_back(seed, 0, port, *seat_);
 }
 
 void NeighbourCache::set_capacity(uint8_t port, uint32_t neighbours_max) {
-  LYRE_CHECK(port < kPortsMax && ports_[port].table.used() == 0);  // at start only
-  ports_[port].table = NeighbourTable(Rng(seed_ ^ port).next(), neighbours_max);
+  LYRE_CHECK(port < kPortsMax && tables_[port].used() == 0);  // at start only
+  tables_[port] = NeighbourTable(Rng(seed_ ^ port).next(), neighbours_max, port, *seat_);
 }
 
 Resolved NeighbourCache::resolve(uint8_t port, const IpAddress& ip, Nanos now) {
   const auto entry = find_or_add(port, ip, true);
   if (!entry) return {Answer::kUnreachable, {}};
   Neighbour& neighbour = at(*entry);
-  ports_[port].table.want(entry->index);
+  tables_[port].want(entry->index);
   switch (neighbour.state) {
     case State::kStale:
       // RFC 4861 7.3.3: traffic that uses the entry may confirm it; if it does not, the entry is
       // probed.
-      neighbour.state = State::kDelay;
+      set_state(*entry, State::kDelay);
       set_deadline(*entry, now + kFirstProbeDelay);
       [[fallthrough]];
     case State::kReachable:
@@ -39,7 +42,7 @@ Resolved NeighbourCache::resolve(uint8_t port, const IpAddress& ip, Nanos now) {
     case State::kUnreachable:
       return {Answer::kUnreachable, {}};
     case State::kUnasked:
-      neighbour.state = State::kIncomplete;
+      set_state(*entry, State::kIncomplete);
       neighbour.tries = 0;
       set_deadline(*entry, now);
       break;
@@ -51,7 +54,7 @@ Resolved NeighbourCache::resolve(uint8_t port, const IpAddress& ip, Nanos now) {
 
 bool NeighbourCache::hold(uint8_t port, const IpAddress& ip) {
   const auto entry = find(port, ip);
-  if (entry) ports_[port].table.hold(entry->index);
+  if (entry) tables_[port].hold(entry->index);
   return entry.has_value();
 }
 
@@ -59,7 +62,7 @@ void NeighbourCache::release(uint8_t port, const IpAddress& ip) {
   const auto entry = find(port, ip);
   // An entry with holders is not removed, whatever neighbours say.
   LYRE_CHECK(entry);
-  NeighbourTable& table = ports_[port].table;
+  NeighbourTable& table = tables_[port];
   table.release(entry->index);
   // Nothing else would remove it: it has no deadline.
   if (at(*entry).holders == 0 && at(*entry).state == State::kUnasked) table.remove(entry->index);
@@ -114,13 +117,13 @@ void NeighbourCache::doubt(uint8_t port, const IpAddress& ip, Nanos now) {
     case State::kUnreachable:
       return;
   }
-  doubted.state = State::kProbe;
+  set_state(*entry, State::kProbe);
   doubted.tries = 0;
   set_deadline(*entry, now);
 }
 
 void NeighbourCache::forget(uint8_t port) {
-  ports_[port].table.reset();
+  tables_[port].reset();
   ++generation_;
 }
 
@@ -132,14 +135,14 @@ void NeighbourCache::on_timer(Nanos now, SolicitList& out) {
 }
 
 void NeighbourCache::run_port(uint8_t port, Nanos now, SolicitList& out) {
-  NeighbourTable& table = ports_[port].table;
+  NeighbourTable& table = tables_[port];
   Nanos earliest{0};
   postponed_ = 0;
   while (table.next_deadline() <= now) {
     if (step({port, table.first_due()}, now, out)) continue;
     const bool is_short_of_rate =
         !out.full() && !lost_.full() && postponed_ < kPostponedPerTimerMax;
-    if (is_short_of_rate) earliest = ports_[port].solicits.ready_at();
+    if (is_short_of_rate) earliest = board().question_ready_at(port);
     break;
   }
   next_deadline_ = earlier(next_deadline_, later(table.next_deadline(), earliest));
@@ -147,18 +150,18 @@ void NeighbourCache::run_port(uint8_t port, Nanos now, SolicitList& out) {
 
 uint32_t NeighbourCache::used() const {
   uint32_t count = 0;
-  for (const PortNeighbours& port : ports_) count += port.table.used();
+  for (const NeighbourTable& table : tables_) count += table.used();
   return count;
 }
 
 uint32_t NeighbourCache::holders() const {
   uint32_t count = 0;
-  for (const PortNeighbours& port : ports_) count += port.table.holders();
+  for (const NeighbourTable& table : tables_) count += table.holders();
   return count;
 }
 
 std::optional<NeighbourCache::Entry> NeighbourCache::find(uint8_t port, const IpAddress& ip) const {
-  const uint32_t index = ports_[port].table.find(ip);
+  const uint32_t index = tables_[port].find(ip);
   if (index == NeighbourTable::kNone) return std::nullopt;
   return Entry{port, index};
 }
@@ -166,13 +169,13 @@ std::optional<NeighbourCache::Entry> NeighbourCache::find(uint8_t port, const Ip
 std::optional<NeighbourCache::Entry> NeighbourCache::find_or_add(uint8_t port, const IpAddress& ip,
                                                                  bool is_wanted) {
   if (const auto entry = find(port, ip)) return entry;
-  const uint32_t index = ports_[port].table.add(ip, is_wanted);
+  const uint32_t index = tables_[port].add(ip, is_wanted);
   if (index == NeighbourTable::kNone) return std::nullopt;
   return Entry{port, index};
 }
 
 void NeighbourCache::set_deadline(Entry entry, Nanos at) {
-  ports_[entry.port].table.set_deadline(entry.index, at);
+  tables_[entry.port].set_deadline(entry.index, at);
   next_deadline_ = earlier(next_deadline_, at);
 }
 
@@ -185,14 +188,14 @@ void NeighbourCache::set_mac(Entry entry, MacAddress mac) {
 void NeighbourCache::make_reachable(Entry entry, Nanos now) {
   Rng rng(seed_ ^ ++draws_);
   const auto spread = static_cast<uint64_t>(kReachableTime.value);
-  at(entry).state = State::kReachable;
+  set_state(entry, State::kReachable);
   at(entry).tries = 0;
   at(entry).confirmed_at = now;
   set_deadline(entry, now + kReachableTime / 2 + nanos(static_cast<int64_t>(rng.below(spread))));
 }
 
 void NeighbourCache::make_stale(Entry entry, Nanos now) {
-  at(entry).state = State::kStale;
+  set_state(entry, State::kStale);
   at(entry).tries = 0;
   set_deadline(entry, now + kStaleHold);
 }
@@ -212,24 +215,24 @@ bool NeighbourCache::step(Entry entry, Nanos now, SolicitList& out) {
       if (due.holders > 0) {
         set_deadline(entry, now + kStaleHold);
       } else {
-        ports_[entry.port].table.remove(entry.index);
+        tables_[entry.port].remove(entry.index);
       }
       return true;
     case State::kDelay:
-      due.state = State::kProbe;
+      set_state(entry, State::kProbe);
       due.tries = 0;
       [[fallthrough]];
     case State::kProbe:
       if (due.tries < kSolicitsMax) return try_ask(entry, due.mac, now, out);
       // The address may have moved to another machine: drop the old MAC and ask by broadcast or
       // multicast.
-      due.state = State::kIncomplete;
+      set_state(entry, State::kIncomplete);
       due.tries = 0;
       [[fallthrough]];
     case State::kIncomplete:
       if (due.tries < kSolicitsMax) return try_ask(entry, std::nullopt, now, out);
       if (!lost_.try_push({entry.port, due.ip})) return false;
-      due.state = State::kUnreachable;
+      set_state(entry, State::kUnreachable);
       set_deadline(entry, now + kUnreachableHold);
       ++generation_;
       return true;
@@ -243,8 +246,8 @@ bool NeighbourCache::step(Entry entry, Nanos now, SolicitList& out) {
 /// The next resolve() asks again.
 void NeighbourCache::make_unasked(Entry entry) {
   ++generation_;
-  if (at(entry).holders == 0) return ports_[entry.port].table.remove(entry.index);
-  at(entry).state = State::kUnasked;
+  if (at(entry).holders == 0) return tables_[entry.port].remove(entry.index);
+  set_state(entry, State::kUnasked);
   set_deadline(entry, kNever);
 }
 
@@ -252,11 +255,25 @@ bool NeighbourCache::try_ask(Entry entry, std::optional<MacAddress> mac, Nanos n
                              SolicitList& out) {
   // On failure the deadline stays, so the entry is the first at the next call.
   if (out.full()) return false;
-  if (!ports_[entry.port].solicits.take(now)) return try_postpone(entry, now);
+  if (!mac && try_wait_for_other(entry, now)) return true;
+  if (!board().take_question(entry.port, now)) return try_postpone(entry, now);
   Neighbour& asked = at(entry);
   out.push({entry.port, asked.ip, mac});
+  if (!mac) board().note_question(board().place_of(entry.port, asked.ip), seat_->worker(), now);
   ++asked.tries;
   set_deadline(entry, now + kRetransmitTime);
+  return true;
+}
+
+/// Another worker has asked all hosts for the address: its question counts as one of this worker,
+/// which the answer reaches as well.
+bool NeighbourCache::try_wait_for_other(Entry entry, Nanos now) {
+  Neighbour& wanted = at(entry);
+  const NeighbourBoard::Place place = board().place_of(entry.port, wanted.ip);
+  const auto until = board().asked_elsewhere(place, seat_->worker(), now, kRetransmitTime);
+  if (!until) return false;
+  ++wanted.tries;
+  set_deadline(entry, *until);
   return true;
 }
 

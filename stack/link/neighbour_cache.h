@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -8,13 +9,11 @@
 #include "stack/base/ip_address.h"
 #include "stack/base/mac_address.h"
 #include "stack/base/nanos.h"
-#include "stack/base/token_bucket.h"
+#include "stack/link/neighbour_board.h"
 #include "stack/link/neighbour_table.h"
 
 namespace lyre::link {
 
-/// Ports that one worker can have.
-inline constexpr uint8_t kPortsMax = 8;
 /// Neighbours of one port that one worker can know, unless the port's configuration says otherwise.
 inline constexpr uint32_t kNeighboursDefault = 1024;
 /// Solicitations that one call of on_timer() can return.
@@ -22,11 +21,6 @@ inline constexpr size_t kSolicitBurstMax = 32;
 /// Neighbours that one call of on_timer() can make unreachable.
 inline constexpr size_t kLostPerTimerMax = 32;
 
-/// Solicitations that one worker sends through one port: on average, and at once. Clouds drop the
-/// packets of an interface that asks more often; a subnet of a few hundred peers is resolved at
-/// once.
-inline constexpr uint32_t kSolicitsPerSecondMax = 1000;
-inline constexpr uint32_t kSolicitsAtOnceMax = 512;
 /// When the rate is used up, a neighbour without holders is postponed for this long, so that those
 /// with holders are asked for first. Less than the time in which kSolicitsAtOnceMax are earned.
 inline constexpr Nanos kPostponement = millis(250);
@@ -76,11 +70,13 @@ struct Advertised {
 /// The neighbours of one worker's ports, of both families, in the states of RFC 4861 7.3.2. It
 /// queues no packets: a sender whose next hop is kPending tries again when generation() has
 /// changed. Each port has a table of its own, so the hosts on one port do not displace those on
-/// another. Thread: one. Units: time is the caller's `now`.
+/// another. Workers of one board do not ask all hosts for what one of them has just asked for.
+/// Thread: one. Units: time is the caller's `now`.
 class NeighbourCache {
  public:
-  /// `seed` makes the placement of entries unpredictable for peers.
-  explicit NeighbourCache(uint64_t seed);
+  /// `seed` makes the placement of entries unpredictable for peers. `board`: *borrowed*, of all
+  /// workers; nullptr: this one is alone.
+  explicit NeighbourCache(uint64_t seed, NeighbourBoard* board = nullptr, uint32_t worker = 0);
 
   /// Allocates the table of `port`, which has none before. REQUIRES: port < kPortsMax.
   void set_capacity(uint8_t port, uint32_t neighbours_max);
@@ -120,8 +116,9 @@ class NeighbourCache {
   const LostList& lost() const { return lost_; }
   Nanos next_deadline() const { return next_deadline_; }
 
+  NeighbourBoard& board() const { return seat_->board(); }
   /// For tools. REQUIRES: port < kPortsMax.
-  const NeighbourTable& table(uint8_t port) const { return ports_[port].table; }
+  const NeighbourTable& table(uint8_t port) const { return tables_[port]; }
 
   /// Changes whenever an answer of resolve() may have changed from kPending or kUnreachable.
   uint32_t generation() const { return generation_; }
@@ -132,17 +129,14 @@ class NeighbourCache {
  private:
   using State = Neighbour::State;
 
-  struct PortNeighbours {
-    NeighbourTable table;
-    TokenBucket solicits{kSolicitsPerSecondMax, kSolicitsAtOnceMax};
-  };
   /// A place in the table of one port.
   struct Entry {
     uint8_t port;
     uint32_t index;
   };
 
-  Neighbour& at(Entry entry) { return ports_[entry.port].table[entry.index]; }
+  Neighbour& at(Entry entry) { return tables_[entry.port][entry.index]; }
+  void set_state(Entry entry, State state) { tables_[entry.port].set_state(entry.index, state); }
   std::optional<Entry> find(uint8_t port, const IpAddress& ip) const;
   std::optional<Entry> find_or_add(uint8_t port, const IpAddress& ip, bool is_wanted);
   void set_deadline(Entry entry, Nanos at);
@@ -152,16 +146,19 @@ class NeighbourCache {
   void run_port(uint8_t port, Nanos now, SolicitList& out);
   bool step(Entry entry, Nanos now, SolicitList& out);
   bool try_ask(Entry entry, std::optional<MacAddress> mac, Nanos now, SolicitList& out);
+  bool try_wait_for_other(Entry entry, Nanos now);
   bool try_postpone(Entry entry, Nanos now);
   void make_unasked(Entry entry);
 
+  std::unique_ptr<NeighbourBoard> own_board_;  ///< of a worker that is alone
+  std::unique_ptr<BoardSeat> seat_;            ///< its address is known to the tables
   uint64_t seed_;
   uint64_t draws_ = 0;
   uint32_t generation_ = 0;
   Nanos next_deadline_ = kNever;  ///< at or before the earliest time at which on_timer() can act
   LostList lost_;
-  uint32_t postponed_ = 0;             ///< by run_port(), of its port
-  std::vector<PortNeighbours> ports_;  ///< kPortsMax of them
+  uint32_t postponed_ = 0;              ///< by run_port(), of its port
+  std::vector<NeighbourTable> tables_;  ///< of kPortsMax ports
 };
 
 }  // namespace lyre::link

@@ -10,8 +10,12 @@
 
 namespace lyre::link {
 
-NeighbourTable::NeighbourTable(uint64_t seed, uint32_t capacity)
-    : seed_(seed), neighbours_(capacity), buckets_(std::bit_ceil(std::max(capacity, 1u)), kNone) {
+NeighbourTable::NeighbourTable(uint64_t seed, uint32_t capacity, uint8_t port, BoardSeat& seat)
+    : seed_(seed),
+      port_(port),
+      seat_(&seat),
+      neighbours_(capacity),
+      buckets_(std::bit_ceil(std::max(capacity, 1u)), kNone) {
   heap_.reserve(capacity);
 }
 
@@ -52,6 +56,8 @@ uint32_t NeighbourTable::add(const IpAddress& ip, bool is_wanted) {
   } else {
     idle_.push_front(neighbours_, index);
   }
+  seat_->add(port_, ip);
+  seat_->begin_wait(port_, ip);
   return index;
 }
 
@@ -60,6 +66,8 @@ void NeighbourTable::remove(uint32_t index) {
   // Each caller has looked for holders, or took it from the list of those without.
   LYRE_CHECK(removed.holders == 0);
   set_deadline(index, kNever);
+  if (!removed.has_mac()) seat_->end_wait(port_, removed.ip);
+  seat_->remove(port_, removed.ip);
   idle_.remove(neighbours_, index);
   uint32_t* link = &bucket_of(removed.ip);
   while (*link != index) link = &neighbours_[*link].next_in_bucket;
@@ -70,13 +78,24 @@ void NeighbourTable::remove(uint32_t index) {
 void NeighbourTable::reset() {
   for (uint32_t index = 0; index < neighbours_.touched(); ++index) {
     if (!neighbours_.is_taken(index)) continue;
-    Neighbour& neighbour = neighbours_[index];
-    if (neighbour.holders == 0) {
+    if (neighbours_[index].holders == 0) {
       remove(index);
     } else {
-      neighbour.state = Neighbour::State::kUnasked;
+      set_state(index, Neighbour::State::kUnasked);
       set_deadline(index, kNever);
     }
+  }
+}
+
+void NeighbourTable::set_state(uint32_t index, Neighbour::State state) {
+  Neighbour& changed = neighbours_[index];
+  const bool had_mac = changed.has_mac();
+  changed.state = state;
+  if (had_mac == changed.has_mac()) return;
+  if (had_mac) {
+    seat_->begin_wait(port_, changed.ip);
+  } else {
+    seat_->end_wait(port_, changed.ip);
   }
 }
 

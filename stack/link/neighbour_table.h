@@ -8,6 +8,7 @@
 #include "stack/base/mac_address.h"
 #include "stack/base/nanos.h"
 #include "stack/base/slab.h"
+#include "stack/link/neighbour_board.h"
 
 namespace lyre::link {
 
@@ -27,10 +28,10 @@ struct Neighbour {
   Nanos deadline = kNever;  ///< set by NeighbourTable::set_deadline() only
   Nanos confirmed_at;       ///< when it became kReachable last
   MacAddress mac;
-  State state = State::kUnasked;
-  uint8_t tries = 0;       ///< solicitations sent since the state was entered
-  bool is_wanted = false;  ///< resolve() asked for it at least once
-  uint32_t holders = 0;    ///< sessions that send to it
+  State state = State::kUnasked;  ///< set by NeighbourTable::set_state() only
+  uint8_t tries = 0;              ///< solicitations sent since the state was entered
+  bool is_wanted = false;         ///< resolve() asked for it at least once
+  uint32_t holders = 0;           ///< sessions that send to it
   uint32_t heap_place = UINT32_MAX;
   uint32_t next_in_bucket = UINT32_MAX;
   IndexLink idle_link;
@@ -44,13 +45,14 @@ static_assert(sizeof(Neighbour) <= 64);
 /// The neighbours of one port, by address and by deadline. When it is full, add() replaces the
 /// neighbour without holders that was wanted least recently; those that were never wanted are
 /// replaced first.
-/// Owner: all memory is allocated at construction. Thread: one.
+/// The other workers see on the board which neighbours are in it.
+/// Owner: all memory is allocated at construction; `seat` is borrowed. Thread: one.
 class NeighbourTable {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
   /// `seed` makes the placement of neighbours unpredictable for peers.
-  NeighbourTable(uint64_t seed, uint32_t capacity);
+  NeighbourTable(uint64_t seed, uint32_t capacity, uint8_t port, BoardSeat& seat);
 
   uint32_t find(const IpAddress& ip) const;
   /// A neighbour in State::kUnasked. kNone: the table is full of neighbours that have holders or,
@@ -61,6 +63,7 @@ class NeighbourTable {
   /// Removes the neighbours without holders; the others are kUnasked afterwards.
   void reset();
 
+  void set_state(uint32_t index, Neighbour::State state);
   /// Notes that resolve() asked for it.
   void want(uint32_t index);
   void hold(uint32_t index);
@@ -95,6 +98,8 @@ class NeighbourTable {
   void sink(uint32_t heap_place);
 
   uint64_t seed_;
+  uint8_t port_;
+  BoardSeat* seat_;
   Slab<Neighbour> neighbours_;
   std::vector<uint32_t> buckets_;  ///< heads of chains; a power of two, at least the capacity
   std::vector<uint32_t> heap_;     ///< a binary heap by deadline; the capacity is reserved

@@ -14,10 +14,16 @@ namespace lyre::link {
 /// Thread: one. Units: time is the caller's `now`.
 class Neighbours {
  public:
-  explicit Neighbours(uint64_t seed) : cache_(seed), ndp_(seed), mld_(seed) {}
+  /// `board`: *borrowed*, of all workers with the same ports; nullptr: this one is alone.
+  explicit Neighbours(uint64_t seed, NeighbourBoard* board = nullptr, uint32_t worker = kSpeaker)
+      : cache_(seed, board, worker),
+        arp_(worker == kSpeaker),
+        ndp_(seed, cache_.board(), worker == kSpeaker),
+        mld_(seed, worker == kSpeaker) {}
 
   /// Sets the configuration of `port`, once, and allocates its part of the cache. Its IPv4
-  /// addresses are announced, its IPv6 addresses that are not verified probed for first.
+  /// addresses are announced, its IPv6 addresses that are not verified probed for first; the
+  /// speaker does so for all workers.
   void set_port(uint8_t port, const NdpPort& description, Nanos now);
 
   /// The link of `port` came up. Other hosts may be connected now, and earlier announcements may

@@ -23,7 +23,7 @@ class PortCapture;
 /// it (`lyre clients`), and enforce none of it.
 struct ClientLimits {
   uint32_t contexts_of_user = UINT32_MAX;
-  uint64_t arena_bytes_of_user = UINT64_MAX;
+  uint64_t arena_bytes_of_user = UINT64_MAX;  ///< with rings and copy areas
   uint64_t registered_bytes = UINT64_MAX;
   uint64_t registered_bytes_of_user = UINT64_MAX;
   uint32_t regions = UINT32_MAX;

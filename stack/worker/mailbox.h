@@ -6,20 +6,37 @@
 
 namespace lyre::worker {
 
-/// A bounded queue with one producing and one consuming thread.
+/// The places of a mailbox, in itself.
 template <typename T, uint32_t kEntries>
+struct alignas(64) OwnPlaces {
+  T& operator[](uint32_t i) { return items[i]; }
+  std::array<T, kEntries> items{};
+};
+
+/// Places that something else owns: *borrowed* for the life of the mailbox.
+template <typename T>
+struct LentPlaces {
+  T& operator[](uint32_t i) { return items[i]; }
+  T* items = nullptr;
+};
+
+/// A bounded queue with one producing and one consuming thread.
+template <typename T, uint32_t kEntries, typename Places = OwnPlaces<T, kEntries>>
 class Mailbox {
   static_assert((kEntries & (kEntries - 1)) == 0);
 
  public:
   static constexpr uint32_t kCapacity = kEntries;
 
+  /// To lend it some, before either thread uses it.
+  Places& places() { return places_; }
+
   /// Thread: the producer. False when full.
   bool try_post(const T& item) {
     const uint32_t tail = tail_.load(std::memory_order_relaxed);
     // Acquire: pairs with the release in try_take(); the slot is read before it is written again.
     if (tail - head_.load(std::memory_order_acquire) == kEntries) return false;
-    items_[tail & (kEntries - 1)] = item;
+    places_[tail & (kEntries - 1)] = item;
     tail_.store(tail + 1, std::memory_order_release);  // pairs with the acquire in try_take()
     return true;
   }
@@ -27,7 +44,7 @@ class Mailbox {
   bool try_take(T& out) {
     const uint32_t head = head_.load(std::memory_order_relaxed);
     if (head == tail_.load(std::memory_order_acquire)) return false;  // pairs with try_post()
-    out = items_[head & (kEntries - 1)];
+    out = places_[head & (kEntries - 1)];
     head_.store(head + 1, std::memory_order_release);  // pairs with the acquire in try_post()
     return true;
   }
@@ -45,7 +62,7 @@ class Mailbox {
  private:
   alignas(64) std::atomic<uint32_t> head_{0};
   alignas(64) std::atomic<uint32_t> tail_{0};
-  alignas(64) std::array<T, kEntries> items_{};
+  Places places_;  ///< lent ones: in the line of `tail_`, which both threads read
 };
 
 }  // namespace lyre::worker

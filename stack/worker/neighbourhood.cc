@@ -26,6 +26,12 @@ const IpAddress& claimed_by(const link::NdpPacket& packet) {
   return is_from_it ? packet.addresses.source : packet.message.target;
 }
 
+/// The neighbour whose MAC the message may contain.
+const IpAddress& subject_of(const link::NdpPacket& packet) {
+  const bool is_own_word = packet.message.type == wire::NdpType::kNeighbourAdvertisement;
+  return is_own_word ? packet.message.target : packet.addresses.source;
+}
+
 }  // namespace
 
 void Neighbourhood::add_port(const PortBinding& binding) {
@@ -71,20 +77,67 @@ void Neighbourhood::add_route(uint8_t index, const ip::Prefix& to, const IpAddre
 }
 
 void Neighbourhood::on_arp(uint8_t port, const wire::ArpPacket& packet) {
+  const uint32_t known = state_.neighbours.cache().generation();
   const link::NeighbourHandled handled = state_.neighbours.handle_arp(port, packet, state_.now);
   carry_out(handled);
-  if (handled.drop == Drop::kArpConflict) show_claim(port, packet.sender_ip, packet.sender_mac);
-  state_.router.broadcast_neighbour_update(WorkerMessage::ArpUpdate{port, packet});
+  const WorkerMessage::ArpUpdate update{port, packet};
+  if (handled.drop == Drop::kArpConflict) {
+    show_claim(port, packet.sender_ip, packet.sender_mac);
+    constexpr uint64_t kDefender = uint64_t{1} << link::kSpeaker;
+    state_.router.share_neighbour_update(update, kDefender);
+    return state_.router.wake_for_update(kDefender);
+  }
+  // The other workers learn a new neighbour of this host, too, which saves their questions.
+  const bool is_news = state_.neighbours.cache().generation() != known;
+  share(update, port, packet.sender_ip, is_news ? kAllWorkers : 0);
 }
 
 void Neighbourhood::on_ndp(uint8_t port, const link::NdpArrival& arrival) {
+  const uint32_t known = state_.neighbours.cache().generation();
+  const uint32_t own = state_.neighbours.ndp().generation();
   const link::NeighbourHandled handled = state_.neighbours.handle_ndp(port, arrival, state_.now);
   carry_out(handled);
   if (handled.drop == Drop::kNdpConflict) {
     show_claim(port, claimed_by(arrival.packet), arrival.sender_mac);
   }
-  state_.router.broadcast_neighbour_update(WorkerMessage::NdpUpdate{port, arrival});
+  const bool is_change = state_.neighbours.ndp().generation() != own;
+  const bool is_news = state_.neighbours.cache().generation() != known;
+  const bool is_for_all = is_change || concerns_all(port, arrival.packet, handled, is_news);
+  share(WorkerMessage::NdpUpdate{port, arrival}, port, subject_of(arrival.packet),
+        is_for_all ? kAllWorkers : 0);
+  // Sessions from a lost address end at once, and those through a lost router move.
+  if (is_change) state_.router.wake_for_update(kAllWorkers);
   update_routes();
+}
+
+/// Sends the other workers what a neighbour, `subject`, has said: those that may have an entry for
+/// it, and `besides`. Only those that wait for its MAC are woken. What strangers tell each other
+/// goes to nobody.
+void Neighbourhood::share(const WorkerMessage::Body& update, uint8_t port, const IpAddress& subject,
+                          uint64_t besides) {
+  if (state_.router.is_alone()) return;
+  link::NeighbourBoard& board = state_.neighbours.cache().board();
+  const link::NeighbourBoard::Place place = board.place_of(port, subject);
+  board.forget_question(place);
+  state_.router.share_neighbour_update(update, board.knowers(place) | besides);
+  state_.router.wake_for_update(board.waiters(place));
+}
+
+/// Whether workers without an entry for the neighbour take something from the message, too.
+bool Neighbourhood::concerns_all(uint8_t port, const link::NdpPacket& packet,
+                                 const link::NeighbourHandled& handled, bool is_news) const {
+  switch (packet.message.type) {
+    case wire::NdpType::kRouterAdvertisement:
+      return !handled.drop;
+    case wire::NdpType::kNeighbourSolicitation:
+      // They learn a new neighbour, and that a router which did not answer them is there.
+      return is_news || state_.neighbours.ndp().is_router(port, packet.addresses.source);
+    case wire::NdpType::kNeighbourAdvertisement:
+    case wire::NdpType::kRouterSolicitation:
+    case wire::NdpType::kRedirect:
+      return false;
+  }
+  return false;
 }
 
 void Neighbourhood::on_mld(uint8_t port, const wire::MldQuery& query) {

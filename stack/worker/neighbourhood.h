@@ -31,8 +31,8 @@ class Neighbourhood {
   void on_arp(uint8_t port, const wire::ArpPacket& packet);
   void on_ndp(uint8_t port, const link::NdpArrival& arrival);
   void on_mld(uint8_t port, const wire::MldQuery& query);
-  /// What a neighbour answers reaches one worker, but each worker has asked. The worker that
-  /// received the packet answers and counts it; here it is only learned.
+  /// What a neighbour says reaches one worker, but concerns others. The worker that received the
+  /// packet answers and counts it; here it is only learned, and the speaker defends its addresses.
   void on_update(const WorkerMessage& message);
 
   size_t run_timers();
@@ -42,6 +42,10 @@ class Neighbourhood {
   bool is_leaving_addresses() const { return lost_addresses_walk_.is_under_way(); }
 
  private:
+  void share(const WorkerMessage::Body& update, uint8_t port, const IpAddress& subject,
+             uint64_t besides);
+  bool concerns_all(uint8_t port, const link::NdpPacket& packet,
+                    const link::NeighbourHandled& handled, bool is_news) const;
   void carry_out(const link::NeighbourHandled& handled);
   void show_claim(uint8_t port, const IpAddress& claimed, MacAddress claimant);
 

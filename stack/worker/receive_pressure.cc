@@ -1,6 +1,7 @@
 #include "stack/worker/receive_pressure.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "stack/session/session.h"
 #include "stack/worker/turn_limits.h"
@@ -32,8 +33,8 @@ size_t ReceivePressure::take_back_some() {
   return is_short_ && state_.now >= next_at_ ? relieve_reserve() : 0;
 }
 
-/// While a part of the reserve is missing, clients above their floor get nothing, also of what
-/// their readers wait for: that may not last.
+/// While a part of the reserve is missing, users above their floor get nothing, also of what their
+/// readers wait for: that may not last.
 void ReceivePressure::look_at(uint32_t slots_free) {
   if (!state_.accounts.is_reserve(slots_free)) {
     is_short_ = false;
@@ -44,8 +45,7 @@ void ReceivePressure::look_at(uint32_t slots_free) {
   is_short_ = is_short_ || state_.accounts.is_short(slots_free) || state_.now >= short_at_;
 }
 
-/// First the client with most slots for its weight loses what is out of order. The rest waits for
-/// the next step.
+/// First the greediest client loses what is out of order. The rest waits for the next step.
 void ReceivePressure::begin_shortage() {
   next_at_ = state_.now + kPressurePause;
   prune_next_at_ = state_.now;
@@ -111,23 +111,37 @@ void ReceivePressure::note_kept() {
   }
 }
 
-uint32_t ReceivePressure::greediest() const {
+uint32_t ReceivePressure::greediest() {
   return attached_with_most([this](uint32_t c) { return state_.accounts.held_by(c); });
 }
 
-/// The attached client with most of what `slots` says of it for its weight, of those that have more
-/// than the floor.
+/// What `slots` says of the attached clients of each user together. What others have comes back.
 template <typename Slots>
-uint32_t ReceivePressure::attached_with_most(Slots slots) const {
+void ReceivePressure::add_up_users(Slots slots) {
+  std::fill(of_user_.begin(), of_user_.end(), 0);
+  for (const uint32_t index : state_.contexts.in_use()) {
+    if (state_.contexts[index].state != Context::State::kAttached) continue;
+    of_user_[state_.accounts.user_of(index)] += slots(index);
+  }
+}
+
+/// Of the user with most for its weight of what `slots` says, the attached client with most.
+/// Clients that are safe are left out.
+template <typename Slots>
+uint32_t ReceivePressure::attached_with_most(Slots slots) {
+  add_up_users(slots);
   uint32_t found = session::kNoContext;
-  uint64_t most = 0;
+  std::pair<uint64_t, uint64_t> most{};  // of the user and of the client
   uint64_t weight_of_most = 1;
   for (const uint32_t index : state_.contexts.in_use()) {
     if (state_.contexts[index].state != Context::State::kAttached) continue;
-    const uint64_t count = slots(index);
+    const uint32_t of_client = slots(index);
+    const uint32_t of_user = of_user_[state_.accounts.user_of(index)];
+    if (of_client == 0 || state_.accounts.is_safe(of_client, of_user)) continue;
     const uint64_t weight = state_.accounts.weight_of(index);
-    if (count <= state_.accounts.floor() || count * weight_of_most <= most * weight) continue;
-    most = count;
+    const std::pair here{of_user * weight_of_most, of_client * weight_of_most};
+    if (here <= std::pair{most.first * weight, most.second * weight}) continue;
+    most = {of_user, of_client};
     weight_of_most = weight;
     found = index;
   }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "stack/base/nanos.h"
 #include "stack/worker/clients/context.h"
@@ -17,10 +18,10 @@ namespace lyre::worker {
 /// A client that reached its limit loses what its sessions hold out of order, which peers send
 /// again (RFC 2018 8).
 /// When little of the pool's reserve is left, or a part of it was missing for kGreedGrace, and
-/// until it is whole, the client with most slots for its weight loses that first, then its unread
-/// sessions, which are reset. After kGreedGrace the client that held most for its weight throughout
-/// is disconnected when it has no unread session left. Nothing is taken from a client below the
-/// floor of ReceiveAccounts.
+/// until it is whole, a client loses that first, then its unread sessions, which are reset: the one
+/// with most slots, of the user with most slots for its weight. After kGreedGrace the client that
+/// is found so by what each held throughout is disconnected when it has no unread session left.
+/// Nothing is taken from clients that are safe (ReceiveAccounts::is_safe()).
 /// The peer of a session that refused text was told a window of zero. When slots are free again, an
 /// ACK tells it of the window. Thread: the worker.
 class ReceivePressure {
@@ -30,7 +31,8 @@ class ReceivePressure {
     ReceivedPayload& payload;
     ControlReplies& replies;
   };
-  ReceivePressure(WorkerState& state, const Parts& parts) : state_(state), parts_(parts) {}
+  ReceivePressure(WorkerState& state, const Parts& parts)
+      : state_(state), parts_(parts), of_user_(state.accounts.user_count()) {}
 
   /// The pool is less than half free. Each turn then checks whether it is short.
   void watch() { is_watching_ = true; }
@@ -70,15 +72,18 @@ class ReceivePressure {
   size_t relieve_reserve();
   size_t reset_unread(Context& context);
   void note_kept();
-  uint32_t greediest() const;
+  uint32_t greediest();
   template <typename Slots>
-  uint32_t attached_with_most(Slots slots) const;
+  void add_up_users(Slots slots);
+  template <typename Slots>
+  uint32_t attached_with_most(Slots slots);
   uint32_t rotate(Context& context);
   size_t wake_refused();
   bool may_have_slot(uint32_t conn, uint32_t slots_free) const;
 
   WorkerState& state_;
   Parts parts_;
+  std::vector<uint32_t> of_user_;  ///< what attached_with_most() counts of each user
   uint32_t pruned_context_ = 0;
   uint32_t sessions_to_prune_ = 0;  ///< of that context, at the front of its list
   Nanos prune_next_at_;

@@ -74,7 +74,7 @@ void StatsWriter::add_memory(channel::ClientView& view, const Command& attached)
   const ClientLimits& limits = attached.limits;
   view.regions = state_.client_memory.registered_count_of(view.context);
   view.regions_max = limits.regions;
-  view.arena_bytes = attached.arena_bytes;
+  view.arena_bytes = attached.memory_bytes;
   view.registered_bytes = state_.client_memory.registered_bytes_of(view.context);
   view.registered_bytes_max = limits.registered_bytes;
   view.user = DomainRules::user_of(attached.domain, attached.uid);

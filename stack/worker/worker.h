@@ -12,6 +12,7 @@
 #include "stack/base/siphash.h"
 #include "stack/channel/stats.h"
 #include "stack/io/packet_io.h"
+#include "stack/link/neighbour_board.h"
 #include "stack/record/stream.h"
 #include "stack/tcp/config.h"
 #include "stack/worker/inbox.h"
@@ -52,6 +53,7 @@ struct WorkerConfig {
   uint32_t index = 0;         ///< this worker's number
   uint32_t worker_count = 1;  ///< active opens take local ports that are `index` modulo this
   InterWorkerRings* rings = nullptr;  ///< of all workers; nullptr where there is one worker
+  link::NeighbourBoard* neighbour_board = nullptr;  ///< the same
   tcp::EngineConfig engine;
   tcp::ConnectionConfig connection;  ///< mss_bytes and slot_bytes are set from port and memory
   uint32_t listeners_max = 1024;

@@ -33,7 +33,8 @@ WorkerState::WorkerState(const WorkerConfig& worker_config, io::PacketMemory& pa
       stats(stats_binding),
       rng(worker_config.seed),
       path_mtus(derive_key(worker_config.secret, "path MTUs")),
-      neighbours(worker_config.seed ^ derive_key(worker_config.secret, "neighbours").k0),
+      neighbours(worker_config.seed ^ derive_key(worker_config.secret, "neighbours").k0,
+                 worker_config.neighbour_board, worker_config.index),
       engine(worker_config.engine, derive_key(worker_config.secret, "sequence numbers"),
              worker_config.seed),
       flow_label_key(derive_key(worker_config.secret, "flow labels")),
@@ -64,6 +65,8 @@ WorkerState::WorkerState(const WorkerConfig& worker_config, io::PacketMemory& pa
       notifier({contexts, sessions.get(), loans, *stats_binding.worker},
                {.index = static_cast<uint8_t>(worker_config.index),
                 .slot_bytes = packet_memory.rx_slot_bytes()}) {
+  // At start only: who has colleagues shares with them what neighbours say.
+  LYRE_CHECK((config.rings == nullptr) == (config.neighbour_board == nullptr));
   ports.reserve(port_count);
 }
 

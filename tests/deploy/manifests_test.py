@@ -181,13 +181,15 @@ class Kubernetes(unittest.TestCase):
 
     def test_what_clients_can_cause_fits_the_memory_of_the_daemon(self):
         limit = self.container("lyred")["resources"]["limits"]["memory"]
-        own, arena, contexts_wanted = 512 << 20, 64 << 20, 16
+        # Of a context: arena, rings and copies with 16 workers.
+        own, context, contexts_wanted = 512 << 20, 83 << 20, 16
         for name in ("lyred.yaml", "domains.yaml"):
             config = next(one for one in documents(name) if "lyred.toml" in one.get("data", {}))
             settings = tomllib.loads(config["data"]["lyred.toml"])
             clients = settings["clients"]
             arenas = clients["arena_bytes_per_uid_max"]
-            self.assertGreaterEqual(arenas, contexts_wanted * arena, name)
+            wanted = [one["contexts_max"] for one in settings.get("domain", [])]
+            self.assertGreaterEqual(arenas, max(wanted, default=contexts_wanted) * context, name)
             each = arenas + clients["registered_bytes_per_uid_max"]
             users = len(settings.get("domain", [None]))
             self.assertLessEqual(users * each + own, int(limit.removesuffix("Gi")) << 30, name)

@@ -6,6 +6,7 @@
 
 #include "daemon/base/daemon_limits.h"
 #include "daemon/config/config_keys.h"
+#include "daemon/host/dead_telemetry.h"
 #include "daemon/memory/foreign_closer.h"
 #include "daemon/memory/mapping_opener.h"
 #include "daemon/memory/mapping_protocol.h"
@@ -98,6 +99,8 @@ void add_control_plane(std::vector<Limit>& out) {
                       std::to_string(tools::kTelemetryCommsMax) + " and " +
                           std::to_string(tools::kTelemetryCommsPerUidMax),
                       "the next file is left out, and counted"));
+  out.push_back(fixed("entries of /dev/shm/lyre among which lyred looks for files to remove",
+                      std::to_string(kTelemetryEntriesMax), "files behind them stay"));
   out.push_back(configured("log lines that clients of a uid cause in a minute at a control socket",
                            "clients.log_lines_per_minute_max",
                            "left out, and counted in one line"));
@@ -105,7 +108,8 @@ void add_control_plane(std::vector<Limit>& out) {
 
 void add_memory(std::vector<Limit>& out) {
   out.push_back(configured("bytes of an arena", "clients.arena_bytes_max", "attach is refused"));
-  out.push_back(configured("bytes of all arenas of a uid", "clients.arena_bytes_per_uid_max",
+  out.push_back(configured("bytes of all arenas, rings and copy areas of a uid",
+                           "clients.arena_bytes_per_uid_max",
                            "attach is refused with the key's name"));
   out.push_back(configured("registered bytes of a context", "clients.registered_bytes_max",
                            "the memory is not registered; what is sent of it is copied"));
@@ -124,7 +128,8 @@ void add_memory(std::vector<Limit>& out) {
                       std::to_string(kMapAtOnceBytesMax),
                       "a thread maps it, which serves users in turn"));
   out.push_back(fixed("bytes that a worker copied for a context and that it has not read",
-                      std::to_string(kCopyBytesPerWorker),
+                      std::to_string(kCopyBytesPerWorkerMax) + ", and " +
+                          std::to_string(kCopyBytesPerContextMax) + " of all workers",
                       "its client is told of the next ones when it has read"));
   out.push_back(fixed("time that an upgrade waits for memory that clients register",
                       seconds_of(kUpgradeRegistrations), "the upgrade fails"));
@@ -143,13 +148,21 @@ void add_receive_pool(std::vector<Limit>& out) {
                       "out of order is released"));
   out.push_back(fixed("the same, for bytes that a reader waits for",
                       per_free(ReceiveAccounts::kOverdraft), "segments are dropped"));
-  out.push_back(fixed("receive slots that a client may hold in any case",
-                      share(ReceiveAccounts::kFloorShare) + " of the pool",
-                      "it has the limits above"));
+  const std::string floor = share(ReceiveAccounts::kFloorShare) + " of the pool; of more than " +
+                            std::to_string(ReceiveAccounts::kFloorShare / 2) +
+                            " each an equal part of half the pool";
+  out.push_back(
+      fixed("receive slots that a uid may hold in any case", floor, "it has the limits above"));
+  out.push_back(fixed("the same of a client",
+                      floor + ", while its uid has at most " +
+                          std::to_string(ReceiveAccounts::kFloorsOfUser) +
+                          " for each slot free above the reserve",
+                      "the same"));
   out.push_back(fixed("receive slots that are kept free",
                       share(ReceiveAccounts::kReserveShare) + " of the pool",
-                      "below five eighths of them unread sessions of the client with most slots "
-                      "for its weight are reset; after a second it is disconnected"));
+                      "below five eighths of them unread sessions are reset, of the uid with most "
+                      "slots for its weight the client with most; after a second it is "
+                      "disconnected"));
   out.push_back(configured("receive buffer of a session", "tcp.receive_buffer_bytes",
                            "its window is closed"));
 }
@@ -275,7 +288,7 @@ void add_turns(std::vector<Limit>& out) {
                       "no answer"));
   out.push_back(fixed("answers of a connection to window probes and keep-alives",
                       std::to_string(tcp::kProbeAnswersMax) + " a second", "no answer"));
-  out.push_back(fixed("questions of a worker for neighbours, by ARP or NDP, through a port",
+  out.push_back(fixed("questions of all workers for neighbours, by ARP or NDP, through a port",
                       rate(link::kSolicitsPerSecondMax, link::kSolicitsAtOnceMax),
                       "they are asked later"));
   out.push_back(configured("neighbours of a port that a worker knows", "port.neighbours",

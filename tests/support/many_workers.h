@@ -18,7 +18,8 @@ class ManyWorkers {
         end_(end),
         rx_slots_(rx_slots),
         local_ports_(local_ports),
-        rings(new worker::InterWorkerRings(count)) {
+        rings(new worker::InterWorkerRings(count)),
+        board(new link::NeighbourBoard(kBoardKey, count)) {
     for (uint32_t i = 0; i < count; ++i) add(i, count);
   }
 
@@ -30,6 +31,7 @@ class ManyWorkers {
     link_.close_driver(end_);
     const auto count = static_cast<uint32_t>(seats.size());
     rings.reset(new worker::InterWorkerRings(count));
+    board.reset(new link::NeighbourBoard(kBoardKey, count));
     std::vector<io::sim::Memory*> memories;
     for (const auto& seat : seats) {
       seat->memory_before = std::move(seat->memory);
@@ -93,6 +95,8 @@ class ManyWorkers {
   };
 
  private:
+  static constexpr SipKey kBoardKey{3, 5};
+
   io::sim::Link& link_;
   int end_;
   uint32_t rx_slots_;
@@ -100,6 +104,7 @@ class ManyWorkers {
 
  public:
   std::unique_ptr<worker::InterWorkerRings> rings;
+  std::unique_ptr<link::NeighbourBoard> board;
   std::vector<std::unique_ptr<Seat>> seats;
 
  private:
@@ -122,6 +127,7 @@ class ManyWorkers {
     config.index = index;
     config.worker_count = count;
     config.rings = count > 1 ? rings.get() : nullptr;
+    config.neighbour_board = count > 1 ? board.get() : nullptr;
     config.engine = {.connections_max = 128, .sent_records_max = 4096, .received_runs_max = 4096};
     if (local_ports_ > 0) {
       config.ephemeral_port_last =

@@ -59,9 +59,9 @@ std::vector<Finding> check_this_machine(const std::vector<std::string>& devices,
   ask_lyred(nics);
   utsname system{};
   ::uname(&system);
-  std::vector<Finding> findings{check_kernel(system.release)};
+  std::vector<Finding> findings{check_kernel(system.release, system.machine)};
   append(findings, check_nics(nics));
-  append(findings, {check_iommu(roots, nics), check_lockdown(roots, nics),
+  append(findings, {check_iommu(roots, nics, system.machine), check_lockdown(roots, nics),
                     check_driver_modules(roots, nics)});
   append(findings, check_write_combining(roots, nics, modprobe_text()));
   append(findings, {check_hugepages(roots, nics, devices, hugepages_needed_mib),

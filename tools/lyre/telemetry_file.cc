@@ -15,11 +15,9 @@ namespace {
 using nccl_abi::CommSlot;
 using nccl_abi::CommView;
 
-/// Every user may write into the directory. A file whose name has a uid other than its owner's is
-/// forged.
 bool belongs_to(const std::string& path, uid_t owner) {
   const std::string name = path.substr(path.rfind('/') + 1);
-  return name.starts_with(nccl_abi::kTelemetryPrefix + std::to_string(owner) + "-");
+  return name.starts_with(nccl_abi::telemetry_prefix(owner));
 }
 
 static_assert(offsetof(CommSlot, sequence) == 0 && offsetof(CommSlot, is_used) == 4);

@@ -20,22 +20,27 @@ constexpr std::string_view kMemif = "net_memif";
 constexpr std::string_view kAfPacket = "net_af_packet";
 constexpr std::string_view kAfXdp = "net_af_xdp";
 constexpr std::string_view kBusyBudget = "busy_budget";
+constexpr uint32_t kTapQueuesMax = 16;  // DPDK: TAP_MAX_QUEUES
 
 /// A virtual driver, and its options as DPDK 22.11 has them (`valid_arguments` of the driver): the
 /// oldest release that Lyre is built with. net_memif and net_tap ignore all options where they do
 /// not know one of them.
 struct VirtualDriver {
   std::string_view name;
-  std::string_view options;  ///< separated by ", "
+  std::string_view options;          ///< separated by ", "
+  std::string_view queues_option{};  ///< the one of them that is the number of queue pairs
+  uint32_t queue_pairs = 0;          ///< without that option; 0: as many as Lyre asks for
 };
 constexpr VirtualDriver kVirtualDrivers[] = {
     {kMemif, "role, socket, socket-abstract, id, bsize, rsize, mac, secret, zero-copy"},
-    {kAfPacket, "iface, qpairs, blocksz, framesz, framecnt, qdisc_bypass"},
-    {kAfXdp, "iface, start_queue, queue_count, shared_umem, xdp_prog, busy_budget, force_copy"},
-    {"net_tap", "iface, remote, mac, persist"},
+    {kAfPacket, "iface, qpairs, blocksz, framesz, framecnt, qdisc_bypass", "qpairs"},
+    {kAfXdp, "iface, start_queue, queue_count, shared_umem, xdp_prog, busy_budget, force_copy",
+     "queue_count", 1},
+    {"net_tap", "iface, remote, mac, persist", {}, kTapQueuesMax},
     {"net_virtio_user",
      "path, iface, mac, queues, cq, queue_size, server, mrg_rxbuf, in_order, packed_vq, speed, "
-     "vectorized"},
+     "vectorized",
+     "queues", 1},
 };
 
 bool is_in_list(std::string_view list, std::string_view word) {
@@ -165,17 +170,20 @@ Status prepare_memif(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
   return Ok{};
 }
 
-void prepare_af_packet(DeviceArgs& args, uint32_t mtu_bytes, uint32_t queue_count) {
-  // The kernel places a packet 66 bytes into its ring frame. The driver requires that every receive
-  // buffer holds a whole ring frame, so frames are as small as the MTU allows. The ring is one
-  // block, which allows any frame size; with 512 frames it is a whole number of pages.
+void prepare_af_packet(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
+  // The kernel places a packet 66 bytes into its ring frame, whose size is a multiple of 16. The
+  // driver requires that every receive buffer holds a whole ring frame, so frames are as small as
+  // the MTU allows. The ring is one block, which must be a whole number of pages.
   constexpr uint32_t kPacketAtBytes = 66;
+  constexpr uint32_t kAlignedBytes = 16;
   constexpr uint32_t kFrames = 512;
-  const uint32_t frame = round_frame_up(mtu_bytes + kFrameOverheadBytes + kPacketAtBytes, 16);
+  const uint32_t unit = std::max(kAlignedBytes, static_cast<uint32_t>(needs.page_bytes / kFrames));
+  const uint32_t frame =
+      round_frame_up(needs.mtu_bytes + kFrameOverheadBytes + kPacketAtBytes, unit);
   args.set_default("framesz", std::to_string(frame));
   args.set_default("framecnt", std::to_string(kFrames));
   args.set_default("blocksz", std::to_string(frame * kFrames));
-  args.set_default("qpairs", std::to_string(queue_count));
+  args.set_default("qpairs", std::to_string(needs.queue_count));
 }
 
 }  // namespace
@@ -269,15 +277,24 @@ Status check_virtual_device(std::string_view device, const VirtualDeviceNeeds& n
   return Ok{};
 }
 
+uint32_t virtual_queue_pairs_max(const DeviceArgs& args) {
+  for (const VirtualDriver& driver : kVirtualDrivers) {
+    if (driver.name != args.driver()) continue;
+    const std::string_view given = args.value_of(driver.queues_option);
+    uint32_t number = driver.queue_pairs;
+    std::from_chars(given.data(), given.data() + given.size(), number);
+    return number;
+  }
+  return 0;
+}
+
 Status prepare_virtual_device(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
   if (args.driver() == kMemif) return prepare_memif(args, needs);
   if (needs.has_super_packets) {
     return Error{ENOTSUP, args.name() + ": super-packets cross memif wires and virtio NICs only"};
   }
   if (args.driver() == kAfXdp) return check_busy_budget(args);
-  if (args.driver() == kAfPacket) {
-    prepare_af_packet(args, needs.mtu_bytes, needs.queue_count);
-  }
+  if (args.driver() == kAfPacket) prepare_af_packet(args, needs);
   return Ok{};
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "stack/base/page_size.h"
 #include "stack/base/result.h"
 
 namespace lyre::io::dpdk {
@@ -25,6 +26,7 @@ struct VirtualDeviceNeeds {
   uint32_t queue_count = 1;
   bool is_trusted = false;
   bool has_super_packets = false;
+  uint64_t page_bytes = system_page_bytes();  ///< a power of two
 };
 
 /// A parsed device string: "net_memif0,role=server,socket=/run/a.sock", "0000:00:06.0",
@@ -64,6 +66,9 @@ class DeviceArgs {
 /// options, and, of memif and the busy_budget of AF_XDP, takes their values. Opens nothing.
 /// Fails: EINVAL, one line that says what is wrong and what is allowed.
 Status check_virtual_device(std::string_view device, const VirtualDeviceNeeds& needs);
+
+/// Queue pairs that a virtual device can have, as its options say. 0: as many as Lyre asks for.
+uint32_t virtual_queue_pairs_max(const DeviceArgs& args);
 
 /// Sets the options that a virtual device needs, and removes socket files that a crashed daemon
 /// left. REQUIRES: `args` as they were configured. Fails: an option that cannot work, with the

@@ -40,7 +40,9 @@ DriverCalls::~DriverCalls() {
 void DriverCalls::await_none() {
   AllCalls& all = all_calls();
   const std::lock_guard lock(all.mutex);
-  // Full fence: orders the driver's state, which is written, before the flags. Partner: enter().
+  waits_.fetch_add(1, std::memory_order_relaxed);
+  // Full fence: orders the driver's state and waits_, which are written, before the flags. Partner:
+  // enter().
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (const std::atomic<bool>* is_inside : all.flags) {
     while (is_inside->load(std::memory_order_acquire)) sched_yield();

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+
+#include "stack/base/memory_model.h"
 
 namespace lyre::io::dpdk {
 
@@ -27,8 +30,12 @@ class DriverCalls {
 
   /// Returns when each call of any thread that had begun is over. REQUIRES: the caller is in none.
   static void await_none();
+  /// How often await_none() was called. In a call: what follows another number is no device of
+  /// before. Relaxed: await_none() counts before its fence, and enter() has the other one.
+  static uint64_t waits() { return waits_.load(std::memory_order_relaxed); }
 
  private:
+  inline static std::atomic<uint64_t> waits_{1};
   alignas(64) std::atomic<bool> is_inside_{false};
 };
 
@@ -40,5 +47,41 @@ auto driver_call(DriverCalls& calls, Call&& call) {
   calls.leave();
   return result;
 }
+
+/// The calls of a queue into the memif driver. A burst reads where the rings are, and then whether
+/// the port is connected; memif_connect() maps the rings, and then marks the port as connected, in
+/// DPDK's interrupt thread and without a barrier (22.11 to 26.07). A burst that overlaps with it
+/// would use a ring at address 0. No burst is therefore made before the link was seen up, which the
+/// driver stores last, after each disconnection anew. On a CPU that reorders stores the rings may
+/// become visible after the link: the burst of the next turn is the first.
+/// Thread: one.
+class ConnectedCalls {
+ public:
+  explicit ConnectedCalls(bool keeps_memory_order = kKeepsMemoryOrder)
+      : keeps_memory_order_(keeps_memory_order) {}
+
+  /// call(), or 0 in its place while the port is not connected. `is_up`: whether the driver has a
+  /// link.
+  template <typename IsUp, typename Call>
+  uint16_t call(const IsUp& is_up, const Call& call) {
+    return driver_call(calls_, [&] { return is_connected(is_up) ? call() : uint16_t{0}; });
+  }
+
+ private:
+  template <typename IsUp>
+  bool is_connected(const IsUp& is_up) {
+    const uint64_t waits = DriverCalls::waits();
+    if (waits == connected_at_) [[likely]] {
+      return true;
+    }
+    if (!is_up()) return false;
+    connected_at_ = waits;
+    return keeps_memory_order_;
+  }
+
+  DriverCalls calls_;
+  uint64_t connected_at_ = 0;  ///< DriverCalls::waits() when the link was seen up
+  const bool keeps_memory_order_;
+};
 
 }  // namespace lyre::io::dpdk

@@ -8,13 +8,12 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "stack/io/dpdk/eal_arguments.h"
+#include "stack/io/dpdk/free_hugepages.h"
 #include "stack/io/dpdk/nic_check.h"
 #include "stack/io/dpdk/short_sleeps.h"
 
@@ -27,20 +26,6 @@ constexpr uint32_t kHeapMiBWorker = 32;
 std::string& kept_error() {
   static std::string kept;
   return kept;
-}
-
-uint64_t read_number(const char* path) {
-  std::FILE* file = std::fopen(path, "re");
-  if (file == nullptr) return 0;
-  unsigned long long value = 0;
-  const int fields = std::fscanf(file, "%llu", &value);
-  std::fclose(file);
-  return fields == 1 ? value : 0;
-}
-
-uint64_t free_hugepages_mib() {
-  return read_number("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages") * 2 +
-         read_number("/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages") * 1024;
 }
 
 /// One lcore that may run on every CPU of this thread: DPDK neither pins nor reserves a core.
@@ -68,7 +53,7 @@ Result<AllowedNics> allowed_nics(const EnvironmentOptions& options, bool has_hug
   if (const Status known = nics.check_drivers(driver_folder()); !known.ok()) return known.error();
   if (nics.has_vmbus() && !has_hugepages) {
     return Error{ENOMEM,
-                 "a NIC on the VMbus needs hugepages, and none is free: its host reads "
+                 "a NIC on the VMbus needs hugepages of 2 MiB, and none is free: its host reads "
                  "memory by physical addresses"};
   }
   return nics;
@@ -94,7 +79,7 @@ Result<EalFacts> start_eal(const EnvironmentOptions& options) {
   EalFacts facts;
   const uint64_t free_mib = options.hugepages == Hugepages::kNo ? 0 : free_hugepages_mib();
   if (options.hugepages == Hugepages::kYes && free_mib == 0) {
-    return Error{ENOMEM, "hugepages are required and none is free: see /proc/meminfo"};
+    return Error{ENOMEM, lacks_hugepages()};
   }
   const auto nics = allowed_nics(options, free_mib > 0);
   if (!nics.ok()) return nics.error();

@@ -61,8 +61,9 @@ class AllowedNics {
   bool has_either_ = false;   ///< a NIC that can do with either
 };
 
-/// Whether DPDK gets hugepages, of which `free_mib` are free, where it may ask for `heap_mib`. Too
-/// few are taken only where they are required: DPDK does not go on with ordinary pages.
+/// Whether DPDK gets hugepages, of which `free_mib` of 2 MiB each are free, where it may ask for
+/// `heap_mib`. Too few are taken only where they are required: DPDK does not go on with ordinary
+/// pages.
 bool takes_hugepages(const EnvironmentOptions& options, const AllowedNics& nics, uint64_t free_mib,
                      uint32_t heap_mib);
 

@@ -10,6 +10,7 @@
 #include "stack/io/dpdk/eal.h"
 #include "stack/io/dpdk/memory.h"
 #include "stack/io/dpdk/port.h"
+#include "stack/io/dpdk/port_search.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -22,6 +23,10 @@ class EalEnvironment final : public Backend {
 
   bool has_hugepages() const override { return facts_.has_hugepages; }
   bool uses_physical_addresses() const override { return facts_.uses_physical_addresses; }
+
+  uint32_t queue_pairs_max(const std::string& device) const override {
+    return dpdk::queue_pairs_max(DeviceArgs::parse(device));
+  }
 
   Result<std::unique_ptr<PacketMemory>> make_memory(uint32_t worker,
                                                     const MemoryOptions& options) override {

@@ -67,6 +67,7 @@ uint32_t copy_packets(const MemoryOptions& options) {
 
 Status Memory::make_pools(const MemoryContext& context, uint32_t worker,
                           const MemoryOptions& options) {
+  LYRE_CHECK(options.tx_pieces <= kPiecesInPortsMax);
   constexpr uint16_t kHeadroom = RTE_PKTMBUF_HEADROOM;
   const uint16_t frame_room = receive_room_bytes(options);
   PoolOptions shape{

@@ -310,7 +310,7 @@ QueueSetup EthernetPort::queue_setup(uint16_t queue) const {
           .limits = setup_.limits,
           .tx_descriptors = setup_.tx_descriptors,
           .super_packet_slots = setup_.super_packet_slots,
-          .is_rx_trusted = options_.is_trusted,
+          .is_rx_trusted = setup_.is_rx_trusted,
           .is_tx_trusted = options_.is_trusted && args_.driver() == "net_memif",
           .has_ip_checksum = setup_.has_ip_checksum,
           .has_tcp_checksum = setup_.has_tcp_checksum,

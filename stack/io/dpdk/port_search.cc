@@ -5,6 +5,7 @@
 #include <rte_ether.h>
 #include <strings.h>
 
+#include <algorithm>
 #include <string>
 
 #include "stack/io/dpdk/interrupt_thread.h"
@@ -50,6 +51,14 @@ std::optional<uint16_t> find_port(const DeviceArgs& args) {
     if (belongs_to(args, rte_dev_name(info.device), mac_of(port_id))) return port_id;
   }
   return std::nullopt;
+}
+
+uint32_t queue_pairs_max(const DeviceArgs& args) {
+  if (!args.is_nic()) return virtual_queue_pairs_max(args);
+  const auto port_id = find_port(args);
+  rte_eth_dev_info device = {};
+  if (!port_id || rte_eth_dev_info_get(*port_id, &device) != 0) return 0;
+  return std::min(device.max_rx_queues, device.max_tx_queues);
 }
 
 std::optional<uint16_t> find_function(uint16_t netvsc_port) {

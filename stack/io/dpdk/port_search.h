@@ -17,6 +17,10 @@ bool belongs_to(const DeviceArgs& args, std::string_view device_name, std::strin
 /// device, whose names are not that of the device.
 std::optional<uint16_t> find_port(const DeviceArgs& args);
 
+/// Queue pairs that a device can have: of a NIC as its driver says. 0: not known, as of a NIC that
+/// DPDK has not opened.
+uint32_t queue_pairs_max(const DeviceArgs& args);
+
 /// The port of the PCI function that a NIC of the VMbus sends through: it has the same MAC address.
 /// Thread: DPDK's interrupt thread. netvsc closes the function there, and a port that is being
 /// closed has no data to look at: see on_interrupt_thread().

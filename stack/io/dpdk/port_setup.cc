@@ -85,14 +85,16 @@ class Configuration {
     const size_t queues_max = std::min(device_.max_rx_queues, device_.max_tx_queues);
     if (memories_.size() > queues_max) {
       return Error{EINVAL, options_.device + ": has " + std::to_string(queues_max) +
-                               " queue pairs, and one for each of " +
-                               std::to_string(memories_.size()) + " workers is needed"};
+                               " queue pairs, and there are " + std::to_string(memories_.size()) +
+                               " workers, allowed: workers.cores with at most " +
+                               std::to_string(queues_max)};
     }
     const DriverQuirks& limiting = queue_quirks();
     if (limiting.needs_power_of_two_queues && !std::has_single_bit(memories_.size())) {
       return Error{EINVAL, options_.device + ": " + std::string(limiting.driver) +
                                " takes 1, 2, 4, 8 or so many workers, and there are " +
-                               std::to_string(memories_.size())};
+                               std::to_string(memories_.size()) + ", allowed: workers.cores with " +
+                               std::to_string(std::bit_floor(memories_.size()))};
     }
     if (quirks_.checks_mtu && options_.mtu_bytes > mtu_max()) {
       return Error{EINVAL, options_.device + ": MTU " + std::to_string(options_.mtu_bytes) +
@@ -319,8 +321,9 @@ class Configuration {
     out.cut_segments_max = setup_.limits.segments_max;
     out.tso_segments_max = setup_.limits.tso_segments_max;
     out.tx_checksum_in_hardware = setup_.has_tcp_checksum || is_memif_trusted();
+    setup_.is_rx_trusted = is_rx_trusted(options_, quirks_);
     out.rx_checksum_in_hardware =
-        options_.is_trusted || has_all(config_.rxmode.offloads, RTE_ETH_RX_OFFLOAD_TCP_CKSUM);
+        setup_.is_rx_trusted || has_all(config_.rxmode.offloads, RTE_ETH_RX_OFFLOAD_TCP_CKSUM);
   }
 
   bool is_memif_trusted() const { return options_.is_trusted && quirks_.driver == "net_memif"; }
@@ -339,6 +342,11 @@ class Configuration {
 };
 
 }  // namespace
+
+bool is_rx_trusted(const PortOptions& options, const DriverQuirks& quirks,
+                   bool keeps_memory_order) {
+  return options.is_trusted && (keeps_memory_order || !quirks.reads_unordered);
+}
 
 Result<PortSetup> configure_port(uint16_t port_id, const PortOptions& options,
                                  const DriverQuirks& quirks, bool has_interrupts,

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "stack/base/memory_model.h"
 #include "stack/base/result.h"
 #include "stack/io/dpdk/driver_quirks.h"
 #include "stack/io/dpdk/environment.h"
@@ -18,6 +19,7 @@ struct PortSetup {
   TransmitLimits limits{1, 1};
   uint32_t tx_descriptors = 0;      ///< of a transmit ring
   uint32_t super_packet_slots = 0;  ///< that a received super-packet fills at most; 0: none comes
+  bool is_rx_trusted = false;       ///< received checksums count as correct
   bool has_ip_checksum = false;
   bool has_tcp_checksum = false;       ///< over IPv4
   bool has_ipv6_tcp_checksum = false;  ///< known when the device runs: limit_to_ipv6_offloads()
@@ -25,6 +27,11 @@ struct PortSetup {
   bool has_link_state = true;          ///< the driver can tell whether the link is up
   uint64_t rss_hashes = 0;  ///< RTE_ETH_RSS_*: of what the NIC spreads packets by; 0: it does not
 };
+
+/// Whether received checksums of a port with `options` count as correct: the wire is trusted, and
+/// the driver gives what came over it. `keeps_memory_order`: of the CPU.
+bool is_rx_trusted(const PortOptions& options, const DriverQuirks& quirks,
+                   bool keeps_memory_order = kKeepsMemoryOrder);
 
 /// Configures an Ethernet device that DPDK knows and sets up one queue pair for each memory, whose
 /// driver takes receive buffers from `rx_pools`; empty: from the memories' own.

@@ -120,7 +120,8 @@ uint16_t Queue::receive_from_driver(std::span<rte_mbuf*> out) {
   const auto receive = [&] {
     return rte_eth_rx_burst(setup_.port_id, setup_.queue_id, out.data(), limit);
   };
-  const uint16_t got = setup_.quirks->frees_while_polled ? driver_call(calls_, receive) : receive();
+  const auto is_up = [this] { return is_link_up(); };
+  const uint16_t got = setup_.quirks->frees_while_polled ? calls_.call(is_up, receive) : receive();
   if (setup_.watched_pool != nullptr) setup_.watched_pool->on_received(out.first(got));
   return got;
 }
@@ -309,7 +310,8 @@ uint16_t Queue::burst_pending(uint16_t count) {
     return rte_eth_tx_burst(setup_.port_id, setup_.queue_id, pending_.data(), count);
   };
   if (setup_.quirks->is_virtual) {
-    return setup_.quirks->frees_while_polled ? driver_call(calls_, send) : left_.burst(send);
+    const auto is_up = [this] { return is_link_up(); };
+    return setup_.quirks->frees_while_polled ? calls_.call(is_up, send) : left_.burst(send);
   }
   const size_t first = marks_all ? 0 : count - 1u;
   // Before the burst: a sent packet must not be accessed.

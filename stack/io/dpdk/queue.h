@@ -149,7 +149,7 @@ class Queue final : public PacketIo {
   std::atomic<uint64_t> freed_shown_{0};  ///< freed_
   std::atomic<uint64_t> waits_{0};        ///< see TxProgress
   bool can_reclaim_ = true;               ///< the driver has tx_done_cleanup
-  DriverCalls calls_;
+  ConnectedCalls calls_;
   IoCounters counters_;
 };
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "stack/base/check.h"
+#include "stack/io/backend.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -16,6 +18,11 @@ void must_not_run(void*, void*) {
   constexpr bool kCountFellToZero = true;
   LYRE_CHECK(!kCountFellToZero);
 }
+
+// All pieces of a worker may be in one region, whose table has one reference more. DPDK's count
+// has 16 bits and wraps without a word.
+using ReferenceCount = decltype(rte_mbuf_ext_refcnt_read(nullptr));
+static_assert(kPiecesInPortsMax < std::numeric_limits<ReferenceCount>::max());
 
 }  // namespace
 

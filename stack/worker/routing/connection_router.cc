@@ -1,5 +1,6 @@
 #include "stack/worker/routing/connection_router.h"
 
+#include <bit>
 #include <utility>
 
 #include "stack/base/check.h"
@@ -16,11 +17,16 @@ static_assert(kRoomAfterClaim + kUnclaimsBeforeClaimMax < kRoomAfterPacket);
 
 }  // namespace
 
-/// False: the ring has at most `room_left` free places.
-bool ConnectionRouter::try_post(uint32_t to, const WorkerMessage& message, uint32_t room_left) {
+/// Wakes nobody. False: the ring has at most `room_left` free places.
+bool ConnectionRouter::try_put(uint32_t to, const WorkerMessage& message, uint32_t room_left) {
   InterWorkerRings::Ring& ring = ring_to(to);
   if (ring.room() <= room_left) return false;
   LYRE_CHECK(ring.try_post(message));  // this worker alone fills the ring
+  return true;
+}
+
+bool ConnectionRouter::try_post(uint32_t to, const WorkerMessage& message, uint32_t room_left) {
+  if (!try_put(to, message, room_left)) return false;
   must_wake_[to] = true;
   return true;
 }
@@ -123,11 +129,23 @@ void ConnectionRouter::end_turn() {
   wake_workers();
 }
 
-void ConnectionRouter::broadcast_neighbour_update(const WorkerMessage::Body& update) {
-  if (is_alone()) return;
-  for (uint32_t to = 0; to < options_.worker_count; ++to) {
-    if (to == options_.index) continue;
-    try_post(to, {.kind = Kind::kNeighbourUpdate, .body = update}, kRoomAfterPacket);
+uint64_t ConnectionRouter::others_of(uint64_t workers) const {
+  if (is_alone()) return 0;
+  return workers & kAllWorkers >> (64 - options_.worker_count) & ~(uint64_t{1} << options_.index);
+}
+
+void ConnectionRouter::share_neighbour_update(const WorkerMessage::Body& update, uint64_t workers) {
+  for (uint64_t left = others_of(workers); left != 0; left &= left - 1) {
+    const auto to = static_cast<uint32_t>(std::countr_zero(left));
+    try_put(to, {.kind = Kind::kNeighbourUpdate, .body = update}, kRoomAfterPacket);
+    const uint32_t waiting = kWorkerMessagesMax - ring_to(to).room();
+    if (waiting >= kQuietUpdatesMax) must_wake_[to] = true;
+  }
+}
+
+void ConnectionRouter::wake_for_update(uint64_t workers) {
+  for (uint64_t left = others_of(workers); left != 0; left &= left - 1) {
+    must_wake_[static_cast<uint32_t>(std::countr_zero(left))] = true;
   }
 }
 

@@ -33,6 +33,12 @@ inline constexpr uint32_t kUnclaimsBeforeClaimMax = 2;
 /// homes by hash, so one home may have somewhat more than its share.
 inline constexpr uint32_t kClaimsPerConnection = 2;
 
+/// Neighbour updates that lie in a ring before its reader is woken for them.
+inline constexpr uint32_t kQuietUpdatesMax = 64;
+/// A set of workers, by bit: all of them.
+inline constexpr uint64_t kAllWorkers = UINT64_MAX;
+static_assert(channel::kWorkersMax <= 64);
+
 /// What ConnectionRouter::take_messages() calls.
 template <typename Host>
 concept RouterHost = requires(Host& host, const FourTuple& tuple, const WorkerMessage& message,
@@ -121,8 +127,12 @@ class ConnectionRouter {
   }
   /// The connection of the packet moves to the worker that received it.
   void migrate_to_receiver(const WorkerMessage& message, const WorkerMessage::Migration& moved);
-  /// Sends what a neighbour said to all other workers. A worker that misses it asks by itself.
-  void broadcast_neighbour_update(const WorkerMessage::Body& update);
+  /// Sends what a neighbour said to those others of `workers`, a set. A worker that misses it asks
+  /// by itself. Nobody is woken before a ring holds kQuietUpdatesMax: a turn reads the rings before
+  /// it uses what neighbours said.
+  void share_neighbour_update(const WorkerMessage::Body& update, uint64_t workers);
+  /// end_turn() wakes the others of `workers` that sleep: they wait for an update.
+  void wake_for_update(uint64_t workers);
 
   /// Takes what the rings hold, at most a ring's length of each. Returns the messages taken.
   template <RouterHost Host>
@@ -150,6 +160,8 @@ class ConnectionRouter {
   InterWorkerRings::Ring& ring_from(uint32_t worker) const {
     return options_.rings->ring(worker, options_.index);
   }
+  uint64_t others_of(uint64_t workers) const;
+  bool try_put(uint32_t to, const WorkerMessage& message, uint32_t room_left);
   bool try_post(uint32_t to, const WorkerMessage& message, uint32_t room_left);
   bool try_forward(uint32_t owner, const WorkerMessage& message);
   void answer(const WorkerMessage& message, Kind kind);

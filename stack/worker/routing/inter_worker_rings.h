@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "stack/base/ip_address.h"
+#include "stack/base/mapped_array.h"
 #include "stack/base/nanos.h"
 #include "stack/base/seq_num.h"
 #include "stack/channel/ring.h"
@@ -61,6 +62,8 @@ struct WorkerMessage {
 };
 
 inline constexpr uint32_t kWorkerMessagesMax = 512;  ///< of one ring; a power of two
+/// 64 workers have 4096 rings: 336 MiB (docs/user/operations.md, "Sizing").
+static_assert(sizeof(WorkerMessage) <= 168);
 
 /// How a sleeping worker is woken. Thread: any may read `sleeps` and write to `fd`.
 struct Doorbell {
@@ -68,20 +71,30 @@ struct Doorbell {
   int fd = -1;                                    ///< an eventfd
 };
 
-/// A ring from each worker of a daemon to each other one, and a ring to itself.
+/// A ring from each worker of a daemon to each other one, and a ring to itself. The places of rings
+/// take memory when they are first used, from the node of the worker that fills them.
 /// Thread: ring(from, to) is filled by `from` and emptied by `to`; doorbells are set before the
 /// workers run.
 class InterWorkerRings {
  public:
-  using Ring = Mailbox<WorkerMessage, kWorkerMessagesMax>;
+  using Ring = Mailbox<WorkerMessage, kWorkerMessagesMax, LentPlaces<WorkerMessage>>;
 
   explicit InterWorkerRings(uint32_t worker_count)
       : count_(worker_count),
+        places_(size_t{worker_count} * worker_count * kWorkerMessagesMax),
         rings_(new Ring[size_t{worker_count} * worker_count]),
-        doorbells_(new Doorbell[worker_count]) {}
+        doorbells_(new Doorbell[worker_count]) {
+    WorkerMessage* next = places_.data();
+    for (uint32_t from = 0; from < count_; ++from) {
+      for (uint32_t to = 0; to < count_; ++to, next += kWorkerMessagesMax) {
+        ring(from, to).places().items = next;
+      }
+    }
+  }
 
   uint32_t worker_count() const { return count_; }
-  Ring& ring(uint32_t from, uint32_t to) { return rings_[size_t{from} * count_ + to]; }
+  /// Those to one worker lie side by side: it looks at all of them in each turn.
+  Ring& ring(uint32_t from, uint32_t to) { return rings_[size_t{to} * count_ + from]; }
 
   void set_doorbell(uint32_t worker, const Doorbell& doorbell) { doorbells_[worker] = doorbell; }
   /// Wakes a worker that was sent something, if it sleeps.
@@ -93,6 +106,7 @@ class InterWorkerRings {
 
  private:
   const uint32_t count_;
+  MappedArray<WorkerMessage> places_;  ///< those that one worker fills lie side by side
   std::unique_ptr<Ring[]> rings_;
   std::unique_ptr<Doorbell[]> doorbells_;
 };

@@ -12,8 +12,10 @@ namespace lyre::worker {
 /// its sessions, and those lent to it. A limit is a multiple of the slots that are free above the
 /// reserve (dynamic thresholds, Choudhury and Hahne 1998): a client alone may have five eighths of
 /// the pool, each of several that take all they can gets an equal part, and the reserve stays free
-/// of them, whatever their number and weights. Only clients below their floor take slots of the
+/// of them, whatever their number and weights. Only users below their floor take slots of the
 /// reserve. No limit has to be configured, and none is found by a walk.
+/// A client below its floor has it beside others of its user that have all of their shares. The
+/// clients of one user, of whatever number, leave a part of the pool to other users nevertheless.
 /// Accounts are by context index; sessions that no context owns share one more.
 /// Owner: takes its memory at construction. Thread: the worker.
 class ReceiveAccounts {
@@ -26,24 +28,28 @@ class ReceiveAccounts {
   static constexpr Limits kShare = {.client = 2, .user = 5};
   /// For bytes for which a reader waits.
   static constexpr Limits kOverdraft = {.client = 3, .user = 8};
-  /// Each client may have this share of the pool (1/n), whatever others of its uid have.
+  /// The floor of each user and of each client is this share of the pool (1/n), or less where there
+  /// are many: those of all users are at most half of the pool, and so are those of all clients.
   static constexpr uint32_t kFloorShare = 64;
+  /// A client may have its floor while its user has at most so many slots for each that is free
+  /// above the reserve: one user then leaves an 18th of the pool above the reserve.
+  static constexpr uint32_t kFloorsOfUser = 16;
   /// Below this share of the pool (1/n) nothing is copied into slots that could be sent otherwise.
   static constexpr uint32_t kLowShare = 8;
   /// The last share of the pool (1/n) is for packets that need a slot only while they are looked
-  /// at (ARP, acknowledgments). Half of it also takes bytes of clients below their floor, if a
-  /// reader waits for the bytes.
+  /// at (ARP, acknowledgments). Half of it also takes bytes of users below their floor, if a reader
+  /// waits for the bytes.
   static constexpr uint32_t kReserveShare = 16;
 
   /// `slot_count`: those that are not in the receive rings of ports, which take theirs first.
   ReceiveAccounts(uint32_t slot_count, uint32_t contexts_max)
       : slot_count_(slot_count),
-        floor_(std::max(slot_count / kFloorShare, 1u)),
         reserve_(slot_count / kReserveShare),
         unowned_(contexts_max),
         accounts_(contexts_max + 1),
         users_(contexts_max + 1) {
     accounts_[unowned_].user = unowned_;
+    set_floors();
   }
 
   /// A client of the user attached, whose limits are `weight` times those of others.
@@ -60,11 +66,20 @@ class ReceiveAccounts {
     }
     if (user == unowned_) user = unused;
     users_[user].id = user_id;
+    users_in_use_ += users_[user].clients == 0;
     ++users_[user].clients;
+    ++clients_;
     accounts_[context] = {.held = 0, .user = user, .weight = weight};
+    set_floors();
   }
   /// REQUIRES: the context has an account, and no slots.
-  void close(uint32_t context) { --users_[accounts_[context].user].clients; }
+  void close(uint32_t context) {
+    User& user = users_[accounts_[context].user];
+    --user.clients;
+    users_in_use_ -= user.clients == 0;
+    --clients_;
+    set_floors();
+  }
 
   void add(uint32_t context, uint32_t slots) {
     Account& account = account_of(context);
@@ -103,16 +118,28 @@ class ReceiveAccounts {
 
   uint32_t held_by(uint32_t context) const { return account_of(context).held; }
   uint32_t weight_of(uint32_t context) const { return account_of(context).weight; }
-  /// Slots that the client may have now, beside what others of its user have: at least the floor.
+  /// Slots that the client may have now, beside what others of its user have: at least one.
   uint32_t limit_of(uint32_t context, uint32_t slots_free) const {
     const Account& account = account_of(context);
     const uint64_t share = share_of(account, slots_free);
     const uint64_t others = users_[account.user].held - account.held;
-    const uint64_t left = kShare.user * share - std::min(others, kShare.user * share);
-    const uint64_t limit = std::min(kShare.client * share, left);
-    return static_cast<uint32_t>(std::clamp<uint64_t>(limit, floor_, slot_count_));
+    const auto beside = [others](uint64_t of_user) { return of_user - std::min(others, of_user); };
+    const uint64_t of_share = std::min(kShare.client * share, beside(kShare.user * share));
+    const uint64_t of_floor = std::min<uint64_t>(floor_, beside(kFloorsOfUser * share));
+    const uint64_t limit = std::max({of_share, of_floor, beside(user_floor_)});
+    return static_cast<uint32_t>(std::clamp<uint64_t>(limit, 1, slot_count_));
   }
+  /// What each client may have beside greedy ones of its user.
   uint32_t floor() const { return floor_; }
+  /// What each user may have in any case.
+  uint32_t user_floor() const { return user_floor_; }
+  /// Nothing is taken from a client that has so many slots, and its user so many: the client is not
+  /// above its floor, nor the user above its part of one half of the pool. Where clients have more
+  /// than that half, one of them at least is not safe.
+  bool is_safe(uint32_t of_client, uint32_t of_user) const {
+    const uint32_t users = std::max(users_in_use_, 1u);
+    return of_client <= floor_ && uint64_t{of_user} * users <= slot_count_ / 2;
+  }
 
   /// Looks at all accounts: for tests.
   bool empty() const {
@@ -148,16 +175,29 @@ class ReceiveAccounts {
     return uint64_t{slots_free - std::min(slots_free, reserve_)} * account.weight;
   }
   bool is_within(const Account& account, uint32_t slots_free, const Limits& limits) const {
-    if (account.held < floor_) return true;
+    const uint64_t of_user = users_[account.user].held;
+    if (of_user < user_floor_) return true;
     const uint64_t share = share_of(account, slots_free);
-    return account.held <= limits.client * share &&
-           users_[account.user].held <= limits.user * share;
+    if (account.held < floor_) return of_user <= kFloorsOfUser * share;
+    return account.held <= limits.client * share && of_user <= limits.user * share;
+  }
+  /// Where there are more of them than half of kFloorShare, each has an equal part of one half of
+  /// the pool.
+  uint32_t floor_for(uint32_t count) const {
+    return std::max(slot_count_ / 2 / std::max(count, kFloorShare / 2), 1u);
+  }
+  void set_floors() {
+    floor_ = floor_for(clients_);
+    user_floor_ = floor_for(users_in_use_);
   }
 
   uint32_t slot_count_;
-  uint32_t floor_;
   uint32_t reserve_;
   uint32_t unowned_;
+  uint32_t clients_ = 0;
+  uint32_t users_in_use_ = 0;
+  uint32_t floor_ = 1;       ///< of a client
+  uint32_t user_floor_ = 1;  ///< of a user
   std::vector<Account> accounts_;
   std::vector<User> users_;
 };

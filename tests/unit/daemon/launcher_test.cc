@@ -26,6 +26,11 @@ class LauncherTest : public DaemonTest {
                ++backends_started_;
                return Result<std::unique_ptr<io::Backend>>(std::make_unique<SimBackend>(states_));
              },
+         .limit_workers =
+             [this](Config& limited, uint32_t most) {
+               limits_.push_back(most);
+               limited.cores.resize(most);
+             },
          .drop_privileges =
              [this](const Config&) {
                was_open_at_drop_ = std::filesystem::exists(socket());
@@ -33,7 +38,16 @@ class LauncherTest : public DaemonTest {
              }});
   }
 
+  /// The configuration, with three workers and a port on `device`.
+  Config with_three_workers(const std::string& device, bool has_chosen_cores) const {
+    Config three = config(device);
+    three.cores.resize(3, three.cores[0]);
+    three.has_chosen_cores = has_chosen_cores;
+    return three;
+  }
+
   int backends_started_ = 0;
+  std::vector<uint32_t> limits_;
   bool was_open_at_drop_ = false;
   Status drop_ = Ok{};
 };
@@ -70,7 +84,7 @@ TEST_F(LauncherTest, ServesAClientAndEndsInOrder) {
 // A client that hears "no daemon" instead looks for one for ten seconds.
 TEST_F(LauncherTest, AShareThatIsUsedUpIsNoMissingDaemon) {
   Config limited = config();
-  limited.arena_bytes_per_uid_max = 1 << 20;
+  limited.arena_bytes_per_uid_max = 8 << 20;  // with rings and copies, one context has 5 MiB
   auto launcher = start(limited);
   ASSERT_TRUE(launcher.ok()) << launcher.error().text;
   std::thread client([&] {
@@ -102,6 +116,26 @@ TEST_F(LauncherTest, APortThatCannotBeOpenedIsNamedAndNothingIsServed) {
   ASSERT_FALSE(launcher.ok());
   EXPECT_THAT(launcher.error().text, HasSubstr("port 'rail0': none: is not there"));
   EXPECT_FALSE(std::filesystem::exists(socket()));
+}
+
+// cores = "auto" did not know what a NIC has, and the start failed.
+TEST_F(LauncherTest, ChosenWorkersAreNoMoreThanTheQueuePairsOfAPort) {
+  const auto launcher = start(with_three_workers("queues:2", true));
+  ASSERT_TRUE(launcher.ok()) << launcher.error().text;
+  EXPECT_THAT(limits_, ::testing::ElementsAre(2));
+  EXPECT_EQ(states_.at(0)->info.queue_count, 2u);
+}
+
+TEST_F(LauncherTest, WorkersStayWhereQueuePairsSufficeOrTheFileNamesTheCores) {
+  for (const char* device : {"queues:3", "sim0"}) {
+    const auto launcher = start(with_three_workers(device, true));
+    ASSERT_TRUE(launcher.ok()) << launcher.error().text;
+    EXPECT_EQ(states_.back()->info.queue_count, 3u) << device;
+  }
+  const auto launcher = start(with_three_workers("queues:2", false));
+  ASSERT_TRUE(launcher.ok()) << launcher.error().text;
+  EXPECT_EQ(states_.back()->info.queue_count, 3u) << "as the file says; the port may refuse it";
+  EXPECT_THAT(limits_, ::testing::IsEmpty());
 }
 
 TEST_F(LauncherTest, WhereAnotherDaemonListensNothingIsStarted) {

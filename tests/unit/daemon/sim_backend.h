@@ -34,6 +34,11 @@ inline uint32_t ring_slots_of(const std::string& device) {
   return device.starts_with("ring:") ? static_cast<uint32_t>(std::stoul(device.substr(5))) : 0;
 }
 
+/// A device "queues:N" can have N queue pairs.
+inline uint32_t queue_pairs_of(const std::string& device) {
+  return device.starts_with("queues:") ? static_cast<uint32_t>(std::stoul(device.substr(7))) : 0;
+}
+
 /// One end of a simulated wire that has nothing at its other end.
 class SimPort : public io::Port {
  public:
@@ -94,6 +99,9 @@ class SimBackend : public io::Backend {
 
   bool has_hugepages() const override { return false; }
   bool uses_physical_addresses() const override { return false; }
+  uint32_t queue_pairs_max(const std::string& device) const override {
+    return queue_pairs_of(device);
+  }
   Result<std::unique_ptr<io::PacketMemory>> make_memory(uint32_t,
                                                         const io::MemoryOptions& options) override {
     return std::unique_ptr<io::PacketMemory>(

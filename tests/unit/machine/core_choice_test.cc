@@ -8,6 +8,7 @@
 namespace lyre::machine {
 namespace {
 
+using testing::Each;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
@@ -90,7 +91,62 @@ TEST(CoreChoice, APowerOfTwoWhereADriverNeedsThat) {
   EXPECT_THAT(chosen(cores, {{0, 100000, true}}), ElementsAre(12, 13, 14, 15)) << "not seven";
   EXPECT_THAT(chosen(cores, {{0, 60000, true}}), ElementsAre(12, 13, 14, 15));
   EXPECT_THAT(chosen(machine_of(1, 4, 1), {{0, 100000, true}}), ElementsAre(2, 3)) << "not three";
-  EXPECT_THAT(chosen(machine_of(2, 4, 1), {{0, 30000, true}, {1, 10000}}), ElementsAre(2, 3));
+  EXPECT_THAT(chosen(machine_of(2, 4, 1), {{0, 30000, true}, {1, 10000}}), ElementsAre(3, 7))
+      << "one of each node";
+}
+
+/// Workers at each node, where the NICs of `ports` are on machine_of(nodes, cores, threads).
+std::vector<uint32_t> workers_at_nodes(uint32_t nodes, uint32_t cores, uint32_t threads,
+                                       const std::vector<PortDemand>& ports,
+                                       uint32_t most = kMost) {
+  std::vector<uint32_t> out(nodes);
+  for (const uint32_t number : chosen(machine_of(nodes, cores, threads), ports, most)) {
+    ++out[number % (nodes * cores) / cores];
+  }
+  return out;
+}
+
+/// `count` ports of that speed, which are on `nodes` nodes in turn.
+std::vector<PortDemand> ports_on(uint32_t nodes, uint32_t count, uint32_t mbps) {
+  std::vector<PortDemand> out;
+  for (uint32_t i = 0; i < count; ++i) out.push_back({static_cast<int>(i % nodes), mbps});
+  return out;
+}
+
+// The last nodes had none.
+TEST(CoreChoice, NodesShareTheLimit) {
+  EXPECT_THAT(workers_at_nodes(2, 48, 2, ports_on(2, 8, 400000)), ElementsAre(32, 32));
+  EXPECT_THAT(workers_at_nodes(8, 24, 1, ports_on(8, 8, 200000)), Each(8));
+  EXPECT_THAT(workers_at_nodes(2, 56, 2, ports_on(2, 8, 200000)), ElementsAre(32, 32));
+}
+
+TEST(CoreChoice, SharesAreInProportionToWhatIsAskedFor) {
+  const std::vector<PortDemand> ports = {{0, 800000}, {1, 100000}, {2, 400000}, {3, 200000}};
+  const std::vector<uint32_t> got = workers_at_nodes(4, 60, 1, ports);
+  const double sum = 54 + 7 + 27 + 14;
+  const std::vector<double> wanted = {54, 7, 27, 14};
+  uint32_t total = 0;
+  for (size_t node = 0; node < got.size(); ++node) {
+    EXPECT_NEAR(got[node], kMost * wanted[node] / sum, 1) << node;
+    total += got[node];
+  }
+  EXPECT_EQ(total, kMost);
+}
+
+TEST(CoreChoice, EachNodeOfANicHasOne) {
+  EXPECT_THAT(workers_at_nodes(3, 100, 1, {{0, 1500000}, {1, 10000}, {2, 10000}}),
+              ElementsAre(62, 1, 1));
+  EXPECT_THAT(workers_at_nodes(3, 4, 1, {{0, 10000}, {1, 10000}, {2, 10000, true}}),
+              ElementsAre(1, 1, 0))
+      << "a power of two";
+}
+
+TEST(CoreChoice, ANodeWithFewProcessorsLeavesTheRestToTheOthers) {
+  const auto all = machine_of(2, 40, 1);
+  std::vector<Processor> allowed(all.begin() + 35, all.end());
+  EXPECT_EQ(chosen(allowed, {{0, 800000}, {1, 800000}}, 40).size(), 40u);
+  EXPECT_THAT(chosen(allowed, {{0, 800000}, {1, 800000}}, 12),
+              ElementsAre(35, 36, 37, 38, 39, 73, 74, 75, 76, 77, 78, 79));
 }
 
 TEST(CoreChoice, OnlyOfThoseThatAreAllowed) {

@@ -13,7 +13,7 @@ class DoctorIommu : public ::testing::Test {
  protected:
   Finding look() {
     const machine::NicGuard guard(tree_.roots());
-    return check_iommu(tree_.roots(), nic_states(tree_.roots(), guard));
+    return check_iommu(tree_.roots(), nic_states(tree_.roots(), guard), "x86_64");
   }
   void expect(Verdict verdict, const std::string& saw) {
     const Finding finding = look();

@@ -38,9 +38,24 @@ class DoctorMachineTest : public ::testing::Test {
 };
 
 TEST_F(DoctorMachineTest, Kernel) {
-  expect(check_kernel("6.1.0-31-amd64"), Verdict::kFine, "6.1.0-31-amd64");
-  expect(check_kernel("5.11.0"), Verdict::kFine, "5.11");
-  expect(check_kernel("5.10.0-34-amd64"), Verdict::kProblem, "5.10");
+  expect(check_kernel("6.1.0-31-amd64", "x86_64"), Verdict::kFine, "6.1.0-31-amd64");
+  expect(check_kernel("5.11.0", "x86_64"), Verdict::kFine, "5.11");
+  const Finding old = check_kernel("5.10.0-34-amd64", "x86_64");
+  expect(old, Verdict::kProblem, "5.10");
+  EXPECT_THAT(old.mend, HasSubstr("linux-image-amd64"));
+}
+
+// What it told to do was for x86-64.
+TEST_F(DoctorMachineTest, RemediesOnArmAreForArm) {
+  add_nic_without_iommu();
+  for (const Finding& finding : {check_kernel("5.10.0-34-arm64", "aarch64"),
+                                 check_iommu(tree_.roots(), nics(), "aarch64")}) {
+    EXPECT_NE(finding.verdict, Verdict::kFine);
+    EXPECT_FALSE(finding.mend.empty());
+    for (const char* of_x86 : {"amd64", "intel_", "amd_"}) {
+      EXPECT_THAT(finding.mend, Not(HasSubstr(of_x86)));
+    }
+  }
 }
 
 TEST_F(DoctorMachineTest, ModulesThatTheNicsNeed) {

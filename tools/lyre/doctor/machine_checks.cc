@@ -23,6 +23,9 @@ constexpr const char* kSysctlFile = "/etc/sysctl.d/60-lyre.conf";
 /// Not lyre.conf: that would take the place of the package's own file.
 constexpr const char* kTmpfilesFile = "/etc/tmpfiles.d/lyre-hugepages.conf";
 
+/// `hardware`: as uname(2) gives it.
+bool is_arm(std::string_view hardware) { return hardware == "aarch64"; }
+
 bool is_candidate(const NicState& state) {
   return state.needed_for.empty() && state.refusal.empty() &&
          !machine::default_driver(state.nic).driver.empty();
@@ -234,18 +237,20 @@ Finding check_nic(const NicState& state) {
 
 }  // namespace
 
-Finding check_kernel(const std::string& release) {
+Finding check_kernel(const std::string& release, std::string_view hardware) {
   int major = 0;
   int minor = 0;
   std::sscanf(release.c_str(), "%d.%d", &major, &minor);
   if (major > kKernelMajor || (major == kKernelMajor && minor >= kKernelMinor)) {
     return fine("kernel", "Linux " + release);
   }
-  return problem("kernel", "Linux " + release, "workers sleep in epoll_pwait2(), of Linux 5.11",
-                 "apt install linux-image-amd64");
+  return problem(
+      "kernel", "Linux " + release, "workers sleep in epoll_pwait2(), of Linux 5.11",
+      is_arm(hardware) ? "apt install linux-image-arm64" : "apt install linux-image-amd64");
 }
 
-Finding check_iommu(const machine::Roots& roots, const std::vector<NicState>& nics) {
+Finding check_iommu(const machine::Roots& roots, const std::vector<NicState>& nics,
+                    std::string_view hardware) {
   const size_t groups = machine::iommu_group_count(roots);
   if (groups > 0) {
     if (const auto narrow = narrow_iommu(roots, nics)) return *narrow;
@@ -255,8 +260,11 @@ Finding check_iommu(const machine::Roots& roots, const std::vector<NicState>& ni
   return note("iommu", "none",
               "without an IOMMU a NIC reads and writes all memory, and lyred needs SYS_ADMIN for "
               "physical addresses",
-              "on machines that have one: intel_iommu=on or amd_iommu=on on the kernel's command "
-              "line");
+              is_arm(hardware)
+                  ? "on machines that have one: turn on the SMMU in the firmware, or choose a "
+                    "machine type with one (QEMU: -machine virt,iommu=smmuv3)"
+                  : "on machines that have one: intel_iommu=on or amd_iommu=on on the kernel's "
+                    "command line");
 }
 
 /// A problem for a NIC that is bound so, a note for one that may be.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "machine/boot_pages.h"
@@ -13,9 +14,11 @@
 /// What `lyre doctor` asks the machine.
 namespace lyre::tools {
 
-/// What the kernel says of itself: `release` as uname(2) gives it.
-Finding check_kernel(const std::string& release);
-Finding check_iommu(const machine::Roots& roots, const std::vector<NicState>& nics);
+/// What the kernel says of itself: `release` and `hardware` ("x86_64", "aarch64") as uname(2) gives
+/// them.
+Finding check_kernel(const std::string& release, std::string_view hardware);
+Finding check_iommu(const machine::Roots& roots, const std::vector<NicState>& nics,
+                    std::string_view hardware);
 /// Lockdown, which comes with Secure Boot, and NICs that DPDK drives without VFIO.
 Finding check_lockdown(const machine::Roots& roots, const std::vector<NicState>& nics);
 Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicState>& nics);

@@ -334,18 +334,18 @@ TEST_F(ContextRegistryTest, CountsTheClientsThatAttachedInADomain) {
 TEST_F(ContextRegistryTest, AUidHasAShareOfTheArenas) {
   RegistryOptions options{.contexts_max = 8,
                           .arena_bytes_max = 8 << 20,
-                          .arena_bytes_per_uid_max = 3 << 20,
+                          .arena_bytes_per_uid_max = 20 << 20,
                           .lend = Lend::kDomain};
   ContextRegistry shared(workers, options);
   AttachTerms terms = terms_of(7);
   terms.arena_bytes = 2 << 20;
   const uint32_t index = shared.attach(terms).value().index;
-  EXPECT_EQ(workers.posted[0].back().limits.arena_bytes_of_user, 3u << 20);
+  EXPECT_EQ(workers.posted[0].back().limits.arena_bytes_of_user, 20u << 20);
   const auto refused = shared.attach(terms);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, EDQUOT);
   EXPECT_EQ(refused.error().text,
-            "the arenas of clients of one uid have at most 3 MiB together "
+            "the arenas, rings and copies of clients of one uid have at most 20 MiB together "
             "(clients.arena_bytes_per_uid_max)");
   EXPECT_TRUE(shared.attach(terms_of(7)).ok()) << "what is left of the share";
   terms.identity.uid = 8;
@@ -369,7 +369,7 @@ TEST_F(ContextRegistryTest, ArenasThatWaitToBeFreedCountForTheirUid) {
   static_assert(kFreedByAThread > kMapAtOnceBytesMax);
   RegistryOptions options{.contexts_max = 8,
                           .arena_bytes_max = kFreedByAThread,
-                          .arena_bytes_per_uid_max = kFreedByAThread,
+                          .arena_bytes_per_uid_max = 2 * kFreedByAThread,
                           .lend = Lend::kDomain};
   ContextRegistry shared(workers, options);
   SlowFile slow;
@@ -385,9 +385,10 @@ TEST_F(ContextRegistryTest, ArenasThatWaitToBeFreedCountForTheirUid) {
   const auto refused = shared.attach(terms);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, EDQUOT);
-  EXPECT_EQ(refused.error().text,
-            "the arenas of clients of one uid have, with those that are still being freed, at most "
-            "64 MiB together (clients.arena_bytes_per_uid_max)");
+  EXPECT_EQ(
+      refused.error().text,
+      "the arenas, rings and copies of clients of one uid have, with those that are still being "
+      "freed, at most 128 MiB together (clients.arena_bytes_per_uid_max)");
   EXPECT_TRUE(shared.attach(terms_of(9)).ok()) << "a third uid";
   slow.let_close();
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);

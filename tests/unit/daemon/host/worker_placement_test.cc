@@ -43,6 +43,22 @@ TEST_F(WorkerPlacementTest, AutoIsAtTheNodeOfTheNic) {
   EXPECT_EQ(placement_text(config), "workers: 2, on cores 6-7; memory of NUMA node 1");
 }
 
+TEST_F(WorkerPlacementTest, AutoMayBeLimitedAfterwards) {
+  const std::vector<uint32_t> allowed = {0, 1, 2, 3, 4, 5, 6, 7};
+  Config config = placed("", "0000:00:06.0", 60000);
+  EXPECT_THAT(config.cores, ElementsAre(4, 5, 6, 7));
+  EXPECT_TRUE(config.has_chosen_cores);
+  place_workers(config, tree_.roots(), allowed, 3);
+  EXPECT_THAT(config.cores, ElementsAre(5, 6, 7));
+  EXPECT_EQ(config.memory_nodes.size(), 3u);
+  EXPECT_EQ(config.other_cores.size(), 3u);
+
+  Config listed = placed("[workers]\ncores = [5, 1]\n", "0000:00:06.0", 60000);
+  place_workers(listed, tree_.roots(), allowed, 1);
+  EXPECT_THAT(listed.cores, ElementsAre(5, 1)) << "the file names them";
+  EXPECT_FALSE(listed.has_chosen_cores);
+}
+
 TEST_F(WorkerPlacementTest, CoresOfTheFileStayAndUseTheMemoryOfTheNic) {
   const Config config = placed("[workers]\ncores = [5, 1]\n", "0000:00:06.0", 100000);
   EXPECT_THAT(config.cores, ElementsAre(5, 1));

@@ -47,6 +47,14 @@ TEST(Offer, IsAcceptedByTheSameConfiguration) {
   EXPECT_FALSE(offer.value().release.empty());
 }
 
+TEST(Offer, TellsTheNumberOfWorkers) {
+  const std::vector<uint8_t> bytes = offer_of(offered());
+  const auto workers = offered_workers(bytes);
+  ASSERT_TRUE(workers.ok()) << workers.error().text;
+  EXPECT_EQ(workers.value(), 2u);
+  EXPECT_FALSE(offered_workers(std::span(bytes).first(3)).ok());
+}
+
 TEST(Offer, WhatDiffersIsNamed) {
   const std::vector<uint8_t> bytes = offer_of(offered());
   const auto complaint_of = [&](const std::function<void(Config&)>& change) {

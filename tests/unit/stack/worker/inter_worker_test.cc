@@ -58,6 +58,7 @@ class InterWorkerTest : public testing::Test {
     worker::WorkerConfig config;
     config.worker_count = 3;
     config.rings = &rings;
+    config.neighbour_board = &board;
     config.secret = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
     config.engine = {.connections_max = 64, .sent_records_max = 64, .received_runs_max = 64};
     first = std::make_unique<worker::Worker>(config, memory, std::span(&port, 1),
@@ -92,6 +93,7 @@ class InterWorkerTest : public testing::Test {
   io::sim::Memory memory{{.rx_slots = 256, .frame_bytes = 1564, .tx_packets = 256}};
   WorkerHost peer{link, {.end = 1, .address = 0x0a090002}};
   InterWorkerRings rings{3};
+  link::NeighbourBoard board{{}, 3};
   ClaimedIo io{link.add_queue(0, memory), rings};
   channel::WorkerStats stats{};
   std::unique_ptr<worker::Worker> first;

@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <functional>
 
+#include "stack/link/arp.h"
+#include "stack/wire/arp.h"
+#include "stack/wire/ethernet.h"
+
 // Several workers on one port: connections are spread by an unknown hash, are found when
 // that hash changes, and lose nothing.
 namespace lyre::test {
@@ -251,6 +255,52 @@ TEST_P(Workers, NewConnectionsAfterAMoveAreNotMistakenForOldOnes) {
   const uint64_t before = b.sum(&Stats::accepts);
   EXPECT_TRUE(run_until([&] { return b.sum(&Stats::accepts) == before + a.seats.size(); }));
 }
+
+/// The start of a host with so many workers, as the other end of the wire sees it.
+class StartOfWorkers : public testing::TestWithParam<uint32_t> {
+ protected:
+  /// The ARP packets that are received while `span` passes.
+  std::vector<wire::ArpPacket> arp_while(Nanos span) {
+    std::vector<wire::ArpPacket> all;
+    for (const Nanos end = now + span; now < end; now += millis(10)) {
+      link.advance(now);
+      host.poll(now);
+      io::PacketBuf* packets[16];
+      while (const size_t count = far.rx_burst(packets)) {
+        for (io::PacketBuf* packet : std::span(packets).first(count)) {
+          Drop drop{};
+          const auto body = packet->bytes().subspan(wire::kEthernetHeaderBytes);
+          if (const auto arp = wire::parse_arp(body, drop)) all.push_back(*arp);
+        }
+        memory.release({packets, count});
+      }
+    }
+    return all;
+  }
+
+  Nanos now = seconds(1);
+  io::sim::Link link{{}};
+  io::sim::Memory memory{{.rx_slots = 256, .frame_bytes = 1564, .tx_packets = 16}};
+  io::PacketIo& far = link.add_queue(1, memory);
+  ManyWorkers host{link, 0, GetParam()};
+};
+
+// Each worker announced the address and probed for it.
+TEST_P(StartOfWorkers, OneOfThemSpeaks) {
+  for (int start = 0; start < 2; ++start) {
+    const auto received = arp_while(seconds(10));
+    const auto probes = std::count_if(received.begin(), received.end(), [](const auto& arp) {
+      return arp.sender_ip == IpAddress::v4(0);
+    });
+    EXPECT_EQ(probes, link::kArpProbeCount);
+    EXPECT_EQ(received.size(), size_t{link::kArpProbeCount} + link::kArpAnnounceCount);
+    for (const auto& seat : host.seats) {  // the next start: a link that comes up
+      ASSERT_TRUE(seat->worker->inbox().try_post({.kind = worker::Command::Kind::kLinkUp}));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Counts, StartOfWorkers, testing::Values(1u, 4u, 8u));
 
 INSTANTIATE_TEST_SUITE_P(
     Counts, Workers,

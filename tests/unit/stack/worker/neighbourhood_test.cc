@@ -1,6 +1,8 @@
 #include "stack/worker/neighbourhood.h"
 
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "stack/base/ipv6_address.h"
 #include "tests/support/silent_queue.h"
@@ -89,6 +91,109 @@ TEST_F(NeighbourhoodTest, APortBesideTheKernelHasOnlyTheAddressesThatItIsGiven) 
   ASSERT_TRUE(route.has_value());
   EXPECT_EQ(route->next_hop, router);
   EXPECT_EQ(route->source, kOwn6);
+}
+
+/// Worker `kSelf` of four on one port, while the other ones sleep.
+class OneOfFourWorkers : public NeighbourhoodTest {
+ protected:
+  static constexpr uint32_t kCount = 4;
+  static constexpr uint32_t kSelf = 1;
+  static constexpr uint32_t kOther = 3;
+
+  OneOfFourWorkers() {
+    state.router = ConnectionRouter(
+        {.index = kSelf, .worker_count = kCount, .rings = &rings, .claims_max = 8, .key = {1, 2}});
+    state.neighbours = link::Neighbours(1, &board, kSelf);
+    const InterfaceAddress own = InterfaceAddress::of(kOwn, 24);
+    state.neighbours.set_port(0, {.mac = state.ports[0].mac(), .addresses = {&own, 1}}, state.now);
+    for (uint32_t i = 0; i < kCount; ++i) {
+      bells[i] = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+      rings.set_doorbell(i, {&sleeps, bells[i]});
+    }
+  }
+  ~OneOfFourWorkers() override {
+    for (const int bell : bells) ::close(bell);
+  }
+  /// The workers that a packet was sent to.
+  uint64_t told() {
+    uint64_t workers = 0;
+    WorkerMessage message;
+    for (uint32_t to = 0; to < kCount; ++to) {
+      while (rings.ring(kSelf, to).try_take(message)) workers |= uint64_t{1} << to;
+    }
+    return workers;
+  }
+  /// The workers that were woken at the end of the turn.
+  uint64_t woken() {
+    state.router.end_turn();
+    uint64_t workers = 0;
+    for (uint32_t i = 0; i < kCount; ++i) {
+      eventfd_t count = 0;
+      if (::eventfd_read(bells[i], &count) == 0) workers |= uint64_t{1} << i;
+    }
+    return workers;
+  }
+  static wire::ArpPacket announcement_of(const IpAddress& stranger) {
+    return {.sender_mac = kPeerMac, .sender_ip = stranger, .target_ip = stranger};
+  }
+
+  static constexpr uint64_t kOthers = 0b1101;
+  static inline const IpAddress kStranger = IpAddress::v4(0x0a090007);
+  InterWorkerRings rings{kCount};
+  link::NeighbourBoard board{{5, 6}, kCount};
+  link::BoardSeat other{board, kOther};
+  const std::atomic<uint32_t> sleeps{1};
+  int bells[kCount];
+};
+
+// A stray broadcast cost its receiver a message and a doorbell for each other worker.
+TEST_F(OneOfFourWorkers, WhatStrangersTellEachOtherGoesToNobody) {
+  neighbourhood.on_arp(
+      0, {.sender_mac = kPeerMac, .sender_ip = kStranger, .target_ip = IpAddress::v4(0x0a090008)});
+  neighbourhood.on_arp(0, announcement_of(kStranger));
+  EXPECT_EQ(drops(Drop::kArpNotForUs), 2u);
+  EXPECT_EQ(told(), 0u);
+  EXPECT_EQ(woken(), 0u);
+}
+
+// It may have moved: each worker that sends to it needs its new MAC, but not before it sends.
+TEST_F(OneOfFourWorkers, AnAnnouncementReachesThoseThatKnowTheHost) {
+  other.add(0, kStranger);
+  neighbourhood.on_arp(0, announcement_of(kStranger));
+  EXPECT_EQ(told(), uint64_t{1} << kOther);
+  EXPECT_EQ(woken(), 0u);
+}
+
+TEST_F(OneOfFourWorkers, AWorkerThatWaitsForAnAnswerIsWoken) {
+  other.add(0, kStranger);
+  other.begin_wait(0, kStranger);
+  neighbourhood.on_arp(0, {.operation = wire::ArpOperation::kReply,
+                           .sender_mac = kPeerMac,
+                           .sender_ip = kStranger,
+                           .target_mac = state.ports[0].mac(),
+                           .target_ip = kOwn});
+  EXPECT_NE(told() & uint64_t{1} << kOther, 0u);
+  EXPECT_EQ(woken(), uint64_t{1} << kOther);
+}
+
+TEST_F(OneOfFourWorkers, ANewNeighbourIsToldToAllOnceAndWakesNobody) {
+  neighbourhood.on_arp(0, request_of_peer());
+  EXPECT_EQ(told(), kOthers);
+  neighbourhood.on_arp(0, request_of_peer());
+  EXPECT_EQ(told(), 0u);
+  EXPECT_EQ(woken(), 0u);
+  wire::ArpPacket moved = request_of_peer();
+  moved.sender_mac = {{2, 0, 0, 0, 0, 10}};
+  neighbourhood.on_arp(0, moved);
+  EXPECT_EQ(told(), kOthers);
+}
+
+TEST_F(OneOfFourWorkers, AClaimGoesToTheWorkerThatDefends) {
+  wire::ArpPacket claim = request_of_peer();
+  claim.sender_ip = kOwn;
+  neighbourhood.on_arp(0, claim);
+  EXPECT_EQ(told(), uint64_t{1} << link::kSpeaker);
+  EXPECT_EQ(woken(), uint64_t{1} << link::kSpeaker);
 }
 
 /// A second port, with an address of IPv6 that it still probes for.

@@ -40,7 +40,7 @@ class ReceivePool : public testing::Test {
   }
   uint32_t free_slots() { return hosts.b.memory().rx_slots_free(); }
 
-  /// Takes slots until some have to be taken back, but clients below their floor get more.
+  /// Takes slots until some have to be taken back, but users below their floor get more.
   std::vector<io::PacketBuf*> exhaust() {
     std::vector<io::PacketBuf*> taken;
     while (free_slots() >= kSlots / 16 * 5 / 8) taken.push_back(hosts.b.memory().alloc_rx());
@@ -350,7 +350,8 @@ TEST_F(ReceivePool, TheClientThatIsDisconnectedHasKeptSlotsAllTheTime) {
   constexpr uint32_t kLate = 3;
   constexpr uint32_t kLateSessions = 16;
   ChannelClient keeper(hosts.b.worker(), kKeeper);
-  ChannelClient late(hosts.b.worker(), kLate, /*is_lent=*/true, 1 << 20, /*copy_bytes=*/0);
+  ChannelClient late(hosts.b.worker(), kLate, /*is_lent=*/true, 1 << 20, /*copy_bytes=*/0,
+                     /*uid=*/1);
   PatternApp keeper_app(keeper);
   PatternApp late_app(late);
   for (PatternApp* app : {&keeper_app, &late_app}) {

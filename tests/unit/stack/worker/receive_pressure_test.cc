@@ -33,6 +33,12 @@ class ReceivePressureTest : public ConnectedParts {
     state.accounts = ReceiveAccounts(slot_count, kContextsMax);
     state.accounts.open(kContext, kUid, weight);
   }
+  /// Another client, which holds so many.
+  void add_client(uint32_t context, uint64_t user, uint32_t slots) {
+    state.contexts.open(context);
+    state.accounts.open(context, user);
+    state.accounts.add(context, slots);
+  }
   /// The window in the last segment that the session sends now; empty: it sends none.
   std::optional<uint16_t> told_window(uint32_t of) {
     constexpr size_t kSourcePortAt = 14 + 20;  // of an Ethernet frame with IPv4 and TCP
@@ -135,7 +141,7 @@ TEST_F(ReceivePressureTest, AClientWithAGreatWeightThatReadsNothingKeepsItsSessi
   EXPECT_FALSE(is_expelled());
 }
 
-// Clients above their floor get nothing then, also of what their readers wait for.
+// Users above their floor get nothing then, also of what their readers wait for.
 TEST_F(ReceivePressureTest, APartOfTheReserveMayBeMissingForAWhileOnly) {
   set_accounts(/*slot_count=*/64, /*weight=*/1);
   for (uint32_t i = 0; i < 3; ++i) receive_text(i * kPayload, kPayload);
@@ -159,6 +165,41 @@ TEST_F(ReceivePressureTest, TheClientWithMostForItsWeightLosesUnreadSessions) {
   relieve_for(kPressurePause);
   EXPECT_EQ(state.session(conn).end_status, channel::EndStatus::kNoResources);
   state.accounts.remove(kOther, 6);
+}
+
+// None of them has more than a floor. Nobody lost anything, and all others had nothing for ever.
+TEST_F(ReceivePressureTest, ClientsOfAUserWithThePoolLoseUnreadSessionsAtTheirFloor) {
+  constexpr uint32_t kClients = 64;
+  set_accounts(/*slot_count=*/kClients, /*weight=*/1);
+  for (uint32_t i = 1; i < kClients; ++i) add_client(i, kUid, 1);
+  receive_text(0, kPayload);
+  ASSERT_LE(held(), state.accounts.floor());
+  exhaust_pool();
+  relieve_for(kPressurePause);
+  EXPECT_EQ(state.session(conn).end_status, channel::EndStatus::kNoResources);
+}
+
+TEST_F(ReceivePressureTest, AClientOfTheUserWithMostLosesUnreadSessions) {
+  set_accounts(/*slot_count=*/128, /*weight=*/1);
+  add_client(1, kUid, 2);
+  add_client(2, kUid, 2);
+  add_client(3, kUid + 1, 6);
+  for (uint32_t i = 0; i < 3; ++i) receive_text(i * kPayload, kPayload);
+  exhaust_pool();
+  relieve_for(kPressurePause);
+  EXPECT_EQ(state.session(conn).end_status, channel::EndStatus::kNoResources);
+}
+
+// The slots of a client that is being disconnected come back: others of its user have not taken
+// them.
+TEST_F(ReceivePressureTest, WhatADisconnectedClientHasDoesNotCountForOthersOfItsUser) {
+  set_accounts(/*slot_count=*/128, /*weight=*/1);
+  add_client(1, kUid, 100);
+  state.contexts[1].state = Context::State::kExpelled;
+  receive_text(0, kPayload);
+  exhaust_pool();
+  relieve_for(kPressurePause);
+  EXPECT_EQ(state.engine.state(conn), tcp::State::kEstablished);
 }
 
 TEST_F(ReceivePressureTest, AClientThatKeepsWhatItWasLentIsExpelledAfterTheGrace) {

@@ -2,15 +2,31 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rte_mbuf.h>
 
 #include <cerrno>
 #include <set>
 #include <string>
 
+#include "stack/io/dpdk/memory.h"
+
 namespace lyre::io::dpdk {
 namespace {
 
 using ::testing::HasSubstr;
+
+TEST(VirtualQueuePairs, AreThoseOfTheOptions) {
+  const auto most = [](const char* device) {
+    return virtual_queue_pairs_max(DeviceArgs::parse(device));
+  };
+  EXPECT_EQ(most("net_af_xdp0,iface=eth1"), 1u);
+  EXPECT_EQ(most("net_af_xdp0,iface=eth1,queue_count=8"), 8u);
+  EXPECT_EQ(most("net_virtio_user0,path=/dev/vhost-net,queues=2"), 2u);
+  EXPECT_EQ(most("net_tap0,iface=lyre0"), 16u);
+  EXPECT_EQ(most("net_af_packet0,iface=eth1"), 0u);
+  EXPECT_EQ(most("net_af_packet0,iface=eth1,qpairs=2"), 2u);
+  EXPECT_EQ(most("net_memif0,role=server"), 0u) << "as many as it is asked for";
+}
 
 /// The id that DPDK is told of a memif, or the refusal.
 std::string id_of(const std::string& options, const VirtualDeviceNeeds& needs) {
@@ -124,6 +140,30 @@ TEST(VirtualDevice, OtherDriversHaveNoId) {
   ASSERT_TRUE(prepare_virtual_device(args, {.queue_count = 2, .is_trusted = true}));
   EXPECT_FALSE(args.has("id"));
   EXPECT_THAT(args.text(), HasSubstr(",qpairs=2"));
+}
+
+uint64_t number_of(const DeviceArgs& args, std::string_view key) {
+  return std::stoull(std::string(args.value_of(key)));
+}
+
+/// The kernel refuses a block that is no whole number of pages, as most were with pages of 64 KiB.
+/// The driver refuses a receive buffer that does not hold a frame.
+TEST(PacketRing, IsWholePagesAndItsFramesFitAReceiveBuffer) {
+  constexpr uint32_t kNotCountedBytes = 32;  // of a frame: TPACKET2_HDRLEN - sizeof(sockaddr_ll)
+  constexpr const char* kDevice = "net_af_packet0,iface=eth1";
+  for (const uint64_t page_bytes : {4096, 16384, 65536}) {
+    for (uint32_t mtu = 576; mtu <= 9216; ++mtu) {
+      DeviceArgs args = DeviceArgs::parse(kDevice);
+      ASSERT_TRUE(prepare_virtual_device(args, {.mtu_bytes = mtu, .page_bytes = page_bytes}));
+      const uint64_t frame = number_of(args, "framesz");
+      ASSERT_EQ(number_of(args, "blocksz") % page_bytes, 0u) << page_bytes << ", MTU " << mtu;
+      ASSERT_EQ(number_of(args, "blocksz"), frame * number_of(args, "framecnt"));
+      ASSERT_EQ(frame % 16, 0u);
+      const uint32_t room = receive_room_bytes({.mtu_bytes = mtu, .devices = {kDevice}});
+      ASSERT_LE(frame - kNotCountedBytes, room - RTE_PKTMBUF_HEADROOM)
+          << page_bytes << ", MTU " << mtu;
+    }
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/support/busy_interrupt_thread.h"
@@ -35,6 +36,8 @@ struct PlayedNic {
   uint16_t tx_ring_max = 4096;
   uint16_t tx_descriptors = 0;
   uint32_t flags = 0;
+  uint16_t rx_queues = 4;
+  uint16_t tx_queues = 4;
   const char* function = nullptr;  ///< the driver of a port with the same MAC address
   int mtu_answer = 0;              ///< of rte_eth_dev_set_mtu()
   DpdkVersion version{22, 11, 9};
@@ -115,6 +118,32 @@ TEST_F(ConfigurePort, LeavesSegmentsAndTsoOfADriverThatWasNotComparedAlone) {
   EXPECT_TRUE(is_asked_for_tso());
 }
 
+// A packet's slot may be read before the packet is in it, and nothing else tells: bytes of another
+// packet were acknowledged.
+TEST(IsRxTrusted, NotWhereTheCpuReordersWhatAPacketSocketsDriverReads) {
+  const PortOptions trusted{.device = "net_af_packet0,iface=eth1", .is_trusted = true};
+  EXPECT_FALSE(is_rx_trusted(trusted, quirks_of("net_af_packet"), false));
+  EXPECT_TRUE(is_rx_trusted(trusted, quirks_of("net_af_packet"), true));
+  for (const char* driver : {"net_memif", "net_af_xdp", "net_tap", "net_virtio"}) {
+    EXPECT_TRUE(is_rx_trusted(trusted, quirks_of(driver), false)) << driver;
+    EXPECT_FALSE(is_rx_trusted({.device = "net_0"}, quirks_of(driver), true)) << driver;
+  }
+}
+
+TEST_F(ConfigurePort, TellsWhetherReceivedChecksumsAreVerified) {
+  const std::array<Memory*, 1> memories{static_cast<Memory*>(memory_.get())};
+  const auto of = [&](const char* driver) {
+    auto setup = configure_port(kPortId, {.device = "net_0", .is_trusted = true}, quirks_of(driver),
+                                false, memories);
+    EXPECT_TRUE(setup) << setup.error().text;
+    return setup ? *setup : PortSetup{};
+  };
+  EXPECT_TRUE(of("net_memif").is_rx_trusted);
+  EXPECT_TRUE(of("net_memif").capabilities.rx_checksum_in_hardware);
+  EXPECT_EQ(of("net_af_packet").is_rx_trusted, kKeepsMemoryOrder);
+  EXPECT_EQ(of("net_af_packet").capabilities.rx_checksum_in_hardware, kKeepsMemoryOrder);
+}
+
 // gve frees what its receive ring points to when it stops: up to 63 packets that were delivered.
 TEST_F(ConfigurePort, LetsGveFillItsReceiveRingAtOnce) {
   set_up("net_gve", kDqoOffers);
@@ -174,11 +203,29 @@ TEST_F(ConfigurePort, NetvscTakesNoMtuThatALaterVersionCannotTell) {
   EXPECT_EQ(netvsc_refusal(1, 1501), "vmbus:1: does not take MTU 1501: Operation not supported");
 }
 
+// Nothing said which key is wrong, nor what it may be.
+TEST_F(ConfigurePort, MoreWorkersThanQueuePairsNameTheKey) {
+  nic.rx_queues = 32;
+  nic.tx_queues = 16;
+  EXPECT_EQ(netvsc_refusal(16), "");
+  EXPECT_EQ(netvsc_refusal(17),
+            "vmbus:1: has 16 queue pairs, and there are 17 workers, allowed: workers.cores with at "
+            "most 16");
+}
+
+TEST_F(ConfigurePort, QueuePairsAreKnownBeforeAPortIsOpened) {
+  nic.rx_queues = 16;
+  nic.tx_queues = 8;
+  EXPECT_EQ(environment()->queue_pairs_max("0000:00:06.0,llq_policy=1"), 8u);
+  EXPECT_EQ(environment()->queue_pairs_max("net_af_xdp0,iface=eth1"), 1u);
+}
+
 // DPDK said "VF configuration failed" only.
 TEST_F(ConfigurePort, NetvscHasAsManyQueuesAsItsFunctionTakes) {
   nic.function = "net_mana";
   EXPECT_EQ(netvsc_refusal(3),
-            "vmbus:1: net_mana takes 1, 2, 4, 8 or so many workers, and there are 3");
+            "vmbus:1: net_mana takes 1, 2, 4, 8 or so many workers, and there are 3, allowed: "
+            "workers.cores with 2");
   EXPECT_EQ(netvsc_refusal(2), "");
   {
     test::BusyInterruptThread busy;
@@ -203,7 +250,8 @@ extern "C" {
 int rte_eth_dev_info_get(uint16_t port_id, rte_eth_dev_info* out) {
   *out = {};
   out->driver_name = port_id == kFunctionId ? nic.function : "net_played";
-  out->max_rx_queues = out->max_tx_queues = 4;
+  out->max_rx_queues = nic.rx_queues;
+  out->max_tx_queues = nic.tx_queues;
   out->max_mtu = 9000;
   out->max_rx_pktlen = 9018;
   out->tx_offload_capa = nic.tx_offers;
@@ -230,6 +278,11 @@ int rte_eth_tx_queue_setup(uint16_t, uint16_t, uint16_t descriptors, unsigned,
   return 0;
 }
 int rte_eth_macaddr_get(uint16_t, rte_ether_addr*) { return 0; }
+int rte_eth_dev_get_port_by_name(const char* name, uint16_t* port_id) {
+  if (std::string_view(name) != "0000:00:06.0") return -ENODEV;
+  *port_id = kPortId;
+  return 0;
+}
 int rte_eth_dev_is_valid_port(uint16_t port_id) {
   return port_id == kPortId || (port_id == kFunctionId && nic.function != nullptr);
 }

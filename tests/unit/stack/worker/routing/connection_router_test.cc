@@ -352,7 +352,7 @@ TEST_F(ConnectionRouterTest, AnswersHaveRoomInAFullRing) {
   }
   hosts[2].router.take_messages(hosts[2]);  // worker 0 answers about all of them
   for (uint32_t i = 0; i < kWorkerMessagesMax; ++i) {
-    hosts[0].router.broadcast_neighbour_update(WorkerMessage::ArpUpdate{});
+    hosts[0].router.share_neighbour_update(WorkerMessage::ArpUpdate{}, kAllWorkers);
   }
   EXPECT_EQ(hosts[0].router.redirect(&packet, tuple_at_home(1)), Redirected::kNoRoom);
   const uint32_t with_updates = waiting(0, 1);
@@ -393,7 +393,7 @@ TEST_F(ConnectionRouterTest, AClaimThatTheHomeCannotKeepIsCounted) {
 }
 
 TEST_F(ConnectionRouterTest, NeighbourUpdatesReachEverybodyElse) {
-  hosts[1].router.broadcast_neighbour_update(WorkerMessage::ArpUpdate{.port = 3});
+  hosts[1].router.share_neighbour_update(WorkerMessage::ArpUpdate{.port = 3}, kAllWorkers);
   settle();
   EXPECT_TRUE(hosts[1].updates.empty());
   for (const uint32_t other : {0u, 2u}) {
@@ -404,7 +404,14 @@ TEST_F(ConnectionRouterTest, NeighbourUpdatesReachEverybodyElse) {
   }
 }
 
-TEST_F(ConnectionRouterTest, OnlySleepersThatWereSentSomethingAreWoken) {
+TEST_F(ConnectionRouterTest, ANeighbourUpdateReachesOnlyThoseWhomItConcerns) {
+  hosts[1].router.share_neighbour_update(WorkerMessage::ArpUpdate{}, uint64_t{1} << 2);
+  settle();
+  EXPECT_TRUE(hosts[0].updates.empty());
+  EXPECT_EQ(hosts[2].updates.size(), 1u);
+}
+
+TEST_F(ConnectionRouterTest, OnlySleepersThatWaitAreWoken) {
   const std::atomic<uint32_t> sleeps{1};
   const std::atomic<uint32_t> runs{0};
   int bells[kWorkers];
@@ -416,7 +423,10 @@ TEST_F(ConnectionRouterTest, OnlySleepersThatWereSentSomethingAreWoken) {
     eventfd_t count = 0;
     return ::eventfd_read(bells[worker], &count) == 0;
   };
-  hosts[0].router.broadcast_neighbour_update(WorkerMessage::ArpUpdate{});
+  hosts[0].router.share_neighbour_update(WorkerMessage::ArpUpdate{}, kAllWorkers);
+  hosts[0].router.end_turn();
+  EXPECT_FALSE(was_woken(1)) << "nobody waits for it";
+  hosts[0].router.wake_for_update(kAllWorkers);
   EXPECT_FALSE(was_woken(1)) << "once a turn, by end_turn()";
   hosts[0].router.end_turn();
   EXPECT_FALSE(was_woken(0));
@@ -424,6 +434,12 @@ TEST_F(ConnectionRouterTest, OnlySleepersThatWereSentSomethingAreWoken) {
   EXPECT_FALSE(was_woken(2)) << "it runs";
   hosts[0].router.end_turn();
   EXPECT_FALSE(was_woken(1));
+  // A ring that nobody reads would have no room for the update that counts.
+  for (uint32_t i = 1; i < kQuietUpdatesMax; ++i) {
+    hosts[0].router.share_neighbour_update(WorkerMessage::ArpUpdate{}, kAllWorkers);
+  }
+  hosts[0].router.end_turn();
+  EXPECT_TRUE(was_woken(1));
   for (const int bell : bells) ::close(bell);
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "stack/session/session.h"
 
 namespace lyre::worker {
@@ -14,14 +16,14 @@ constexpr uint32_t kUid = 1000;
 class ReceiveAccountsTest : public testing::Test {
  protected:
   void attach(uint32_t context, uint32_t uid) { accounts.open(context, uid); }
-  void take_all(std::initializer_list<uint32_t> contexts) {
+  void take_all(const std::vector<uint32_t>& contexts) {
     take_while(contexts, &ReceiveAccounts::may_hold);
   }
   /// The same for bytes for which readers wait.
-  void overdraw_all(std::initializer_list<uint32_t> contexts) {
+  void overdraw_all(const std::vector<uint32_t>& contexts) {
     take_while(contexts, &ReceiveAccounts::may_overdraw);
   }
-  void take_while(std::initializer_list<uint32_t> contexts,
+  void take_while(const std::vector<uint32_t>& contexts,
                   bool (ReceiveAccounts::*may_take)(uint32_t, uint32_t) const) {
     for (bool took = true; took;) {
       took = false;
@@ -35,7 +37,26 @@ class ReceiveAccountsTest : public testing::Test {
     accounts.check_invariants();
   }
 
-  ReceiveAccounts accounts{kSlots, 9};
+  /// As many clients of the uid, and nobody else. Returns them.
+  std::vector<uint32_t> begin_with(uint32_t count) {
+    accounts = ReceiveAccounts(kSlots, kContexts);
+    free = kSlots;
+    std::vector<uint32_t> contexts;
+    for (uint32_t context = 0; context < count; ++context) {
+      attach(context, kUid);
+      contexts.push_back(context);
+    }
+    return contexts;
+  }
+  /// What a client of another uid, which comes now, can have.
+  uint32_t left_to_another() {
+    attach(kContexts - 1, kUid + 1);
+    take_all({kContexts - 1});
+    return accounts.held_by(kContexts - 1);
+  }
+
+  static constexpr uint32_t kContexts = 256;
+  ReceiveAccounts accounts{kSlots, kContexts};
   uint32_t free = kSlots;
 };
 
@@ -109,6 +130,67 @@ TEST_F(ReceiveAccountsTest, ManyClientsOfAUidGetNoMoreThanFewAndEachItsFloor) {
   EXPECT_GE(accounts.held_by(6), kSlots / 20) << "of another uid";
 }
 
+// 64 clients of one uid had the whole pool by their floors, and others nothing for ever.
+TEST_F(ReceiveAccountsTest, ClientsOfAUidOfWhateverNumberLeaveAPartToOthers) {
+  for (const uint32_t count : {1u, 32u, 60u, 64u, 96u, 192u}) {
+    const auto contexts = begin_with(count);
+    take_all(contexts);
+    overdraw_all(contexts);
+    EXPECT_GE(left_to_another(), kSlots / 32) << count;
+    EXPECT_FALSE(accounts.is_reserve(free)) << count;
+  }
+}
+
+TEST_F(ReceiveAccountsTest, ClientsOfAUidThatComeInTurnLeaveAPartToOthers) {
+  for (const uint32_t count : {64u, 192u}) {
+    for (const uint32_t context : begin_with(count)) {
+      take_all({context});
+      overdraw_all({context});
+    }
+    EXPECT_GE(left_to_another(), kSlots / 32) << count;
+  }
+}
+
+TEST_F(ReceiveAccountsTest, OneMoreClientOfAUidWhoseOthersHaveTheirSharesGetsItsFloor) {
+  const auto contexts = begin_with(64);
+  take_all(contexts);
+  overdraw_all(contexts);
+  attach(64, kUid);
+  take_all({64});
+  EXPECT_EQ(accounts.held_by(64), accounts.floor());
+}
+
+TEST_F(ReceiveAccountsTest, TheFloorsOfAllAreHalfOfThePoolAtMost) {
+  EXPECT_EQ(accounts.floor(), kSlots / 64);
+  begin_with(192);
+  EXPECT_LE(accounts.floor() * 192, kSlots / 2);
+  EXPECT_EQ(accounts.user_floor(), kSlots / 64) << "one user";
+  for (uint32_t context = 192; context < 255; ++context) attach(context, kUid + context);
+  EXPECT_EQ(accounts.user_floor(), kSlots / 2 / 64);
+  for (uint32_t context = 0; context < 255; ++context) accounts.close(context);
+  EXPECT_EQ(accounts.floor(), kSlots / 64);
+  EXPECT_EQ(accounts.user_floor(), kSlots / 64);
+}
+
+TEST_F(ReceiveAccountsTest, TheReserveIsForUsersBelowTheirFloor) {
+  constexpr uint32_t kFree = kSlots / 16 - 1;
+  begin_with(2);
+  attach(2, kUid + 1);
+  accounts.add(0, accounts.user_floor());
+  EXPECT_FALSE(accounts.may_overdraw(1, kFree)) << "its user has its floor";
+  EXPECT_TRUE(accounts.may_overdraw(2, kFree));
+}
+
+TEST_F(ReceiveAccountsTest, AFloorIsSafeUnlessTheUserHasMoreThanItsPart) {
+  begin_with(64);
+  const uint32_t floor = accounts.floor();
+  EXPECT_TRUE(accounts.is_safe(floor, kSlots / 2));
+  EXPECT_FALSE(accounts.is_safe(floor + 1, floor + 1));
+  EXPECT_FALSE(accounts.is_safe(floor, kSlots / 2 + 1));
+  attach(64, kUid + 1);
+  EXPECT_FALSE(accounts.is_safe(1, kSlots / 4 + 1)) << "there are two users";
+}
+
 TEST_F(ReceiveAccountsTest, WhatAReaderWaitsForMayPassTheLimitButNotTheReserve) {
   attach(0, kUid);
   take_all({0});
@@ -143,7 +225,10 @@ TEST_F(ReceiveAccountsTest, TheLimitThatIsShownIsTheOneThatHolds) {
   EXPECT_TRUE(accounts.may_hold(0, kFree));
   accounts.add(0, 1);
   EXPECT_FALSE(accounts.may_hold(0, kFree));
-  EXPECT_EQ(accounts.limit_of(0, kSlots / 16 - 1), accounts.floor()) << "only the reserve is left";
+  attach(4, kUid + 1);
+  constexpr uint32_t kReserve = kSlots / 16 - 1;
+  EXPECT_EQ(accounts.limit_of(4, kReserve), accounts.user_floor()) << "only the reserve is left";
+  EXPECT_EQ(accounts.limit_of(0, kReserve), 1u) << "the reserve is not for it: it is at its limit";
 }
 
 TEST_F(ReceiveAccountsTest, SessionsWithoutAClientShareAnAccount) {

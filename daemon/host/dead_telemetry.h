@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lyre {
+
+/// Entries of the directory that one sweep looks at: any client may make as many as it likes.
+inline constexpr uint32_t kTelemetryEntriesMax = 4096;
+
+/// Removes files of NCCL's plugin from `directory` whose processes have ended, as after SIGKILL,
+/// and returns how many. The plugin itself removes only those of its own uid. A process holds the
+/// lock of its file until it ends. Any client may put files of such names and of any kind there:
+/// one that is not of the plugin's size, or belongs to another user than its name says, stays, and
+/// so does what this process may not read or remove. It may remove the files of others where the
+/// directory is its own. Fails: never; a directory that is not there has none. Thread: any; it
+/// waits for no file.
+uint32_t remove_dead_telemetry(const std::string& directory);
+
+}  // namespace lyre

@@ -1,0 +1,245 @@
+#include "stack/link/neighbour_board.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "stack/base/ipv6_address.h"
+#include "stack/link/neighbours.h"
+#include "tests/unit/stack/link/addresses.h"
+
+// Several workers of one daemon with the same addresses: one speaks for all, and they do not all
+// ask for the same neighbour.
+namespace lyre::link {
+namespace {
+
+constexpr SipKey kBoardKey{3, 4};
+constexpr IpAddress kClaimed{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5}};
+const InterfaceAddress kShared[] = {
+    InterfaceAddress::of(IpAddress::v4(0x0a000001), 24), {kClaimed, 64}, {kOwnLinkLocal, 64}};
+
+IpAddress host_of(uint32_t number) { return IpAddress::v4(0x0a010000 + number); }
+
+class TwoOnABoard : public testing::Test {
+ protected:
+  TwoOnABoard() {
+    for (Neighbours* each : {&speaker_, &follower_}) {
+      each->set_port(0,
+                     {.mac = kOwnMac,
+                      .addresses = kShared,
+                      .takes_routers = true,
+                      .neighbours_max = 4 * kSolicitsAtOnceMax},
+                     now_);
+    }
+  }
+  std::vector<NeighbourOut> run(Neighbours& worker) {
+    NeighbourOutList out;
+    worker.on_timer(now_, out);
+    return {out.begin(), out.end()};
+  }
+  /// What both send while `span` passes; returns what the follower sends.
+  std::vector<NeighbourOut> pass(Nanos span) {
+    std::vector<NeighbourOut> followed;
+    for (const Nanos end = now_ + span; now_ < end; now_ += millis(10)) {
+      for (const NeighbourOut& sent : run(speaker_)) said_.push_back(sent);
+      for (const NeighbourOut& sent : run(follower_)) followed.push_back(sent);
+    }
+    return followed;
+  }
+  static AddressState state_of(const Neighbours& worker, const IpAddress& address) {
+    for (const Ndp::Own& own : worker.ndp().addresses()) {
+      if (own.address.address == address) return own.state;
+    }
+    return AddressState::kTentative;
+  }
+  NdpArrival claim() const {
+    wire::NdpMessage message;
+    message.type = wire::NdpType::kNeighbourAdvertisement;
+    message.target = kClaimed;
+    message.target_mac = kOtherMac;
+    return {kOtherMac, {{kClaimed, kAllNodes}, message}};
+  }
+  NdpArrival router() const {
+    wire::NdpMessage message;
+    message.type = wire::NdpType::kRouterAdvertisement;
+    message.source_mac = kPeerMac;
+    message.router_lifetime_s = 1800;
+    return {kPeerMac, {{link_local_address(kPeerMac), kAllNodes}, message}};
+  }
+
+  Nanos now_ = seconds(100);
+  NeighbourBoard board_{kBoardKey, 2};
+  Neighbours speaker_{1, &board_, 0};
+  Neighbours follower_{2, &board_, 1};
+  std::vector<NeighbourOut> said_;
+};
+
+TEST_F(TwoOnABoard, OneWorkerAnnouncesProbesAndReportsForAll) {
+  EXPECT_TRUE(pass(seconds(3)).empty());
+  follower_.handle_ndp(0, router(), now_);
+  EXPECT_TRUE(pass(seconds(10)).empty());
+  using Kind = NeighbourOut::Kind;
+  const auto count = [&](Kind kind) {
+    return std::ranges::count_if(said_, [&](const auto& sent) { return sent.kind == kind; });
+  };
+  EXPECT_EQ(count(Kind::kArp), kArpAnnounceCount + kArpProbeCount);
+  EXPECT_GE(count(Kind::kNdp), 2 * (kDadProbes + kNdpAnnounceCount));
+  EXPECT_GT(count(Kind::kMld), 0);
+  for (const Neighbours* each : {&speaker_, &follower_}) {
+    EXPECT_EQ(state_of(*each, kClaimed), AddressState::kUsable);
+    EXPECT_EQ(state_of(*each, kOwnLinkLocal), AddressState::kUsable);
+  }
+  said_.clear();
+  for (Neighbours* each : {&speaker_, &follower_}) each->on_link_up(0, now_);
+  follower_.handle_ndp(0, router(), now_);
+  EXPECT_TRUE(pass(seconds(10)).empty());
+  EXPECT_EQ(count(Kind::kArp), kArpAnnounceCount + kArpProbeCount);
+}
+
+// A query arrives at one worker, which may be any.
+TEST_F(TwoOnABoard, EachWorkerAnswersTheQueriesThatItReceives) {
+  pass(seconds(3));
+  const wire::MldQuery query{.group = {}, .response_ms_max = 100};
+  EXPECT_FALSE(follower_.handle_mld(0, query, now_).drop);
+  const auto answers = pass(millis(200));
+  EXPECT_FALSE(answers.empty());
+  for (const NeighbourOut& sent : answers) EXPECT_EQ(sent.kind, NeighbourOut::Kind::kMld);
+}
+
+TEST_F(TwoOnABoard, OneWorkerDefendsAnAddress) {
+  pass(seconds(20));
+  const wire::ArpPacket conflict{wire::ArpOperation::kRequest, kOtherMac, IpAddress::v4(0x0a000001),
+                                 MacAddress{}, IpAddress::v4(0x0a000009)};
+  EXPECT_EQ(follower_.handle_arp(0, conflict, now_).drop, Drop::kArpConflict);
+  EXPECT_EQ(speaker_.handle_arp(0, conflict, now_).drop, Drop::kArpConflict);
+  said_.clear();
+  const auto is_arp = [](const auto& sent) { return sent.kind == NeighbourOut::Kind::kArp; };
+  EXPECT_TRUE(std::ranges::none_of(pass(seconds(1)), is_arp));
+  EXPECT_EQ(std::ranges::count_if(said_, is_arp), 1);
+}
+
+TEST_F(TwoOnABoard, NoWorkerUsesAnAddressBeforeTheSpeakerHasFoundItFree) {
+  while (state_of(speaker_, kClaimed) == AddressState::kTentative) {
+    ASSERT_EQ(state_of(follower_, kClaimed), AddressState::kTentative);
+    pass(millis(10));
+  }
+  pass(kFollowInterval + millis(10));
+  EXPECT_EQ(state_of(follower_, kClaimed), AddressState::kUsable);
+}
+
+// A NIC delivers the answer to a probe to any worker.
+TEST_F(TwoOnABoard, AnOwnerThatOneWorkerHearsIsKnownToAll) {
+  pass(millis(20));
+  ASSERT_EQ(state_of(follower_, kClaimed), AddressState::kTentative);
+  EXPECT_EQ(follower_.handle_ndp(0, claim(), now_).drop, Drop::kNdpConflict);
+  EXPECT_EQ(state_of(follower_, kClaimed), AddressState::kDuplicate);
+  pass(seconds(4));
+  EXPECT_EQ(state_of(speaker_, kClaimed), AddressState::kDuplicate);
+  EXPECT_EQ(state_of(speaker_, kOwnLinkLocal), AddressState::kUsable);
+  EXPECT_EQ(state_of(follower_, kOwnLinkLocal), AddressState::kUsable);
+}
+
+TEST_F(TwoOnABoard, AnOwnerThatIsHeardAfterTheDecisionChangesNothing) {
+  while (state_of(speaker_, kClaimed) == AddressState::kTentative) {
+    now_ += millis(10);
+    run(speaker_);
+  }
+  ASSERT_EQ(state_of(follower_, kClaimed), AddressState::kTentative);
+  EXPECT_EQ(follower_.handle_ndp(0, claim(), now_).drop, Drop::kNdpConflict);
+  EXPECT_EQ(state_of(follower_, kClaimed), AddressState::kUsable);
+}
+
+/// Caches of several workers, which want the same neighbours.
+class CachesOnABoard : public testing::Test {
+ protected:
+  static constexpr uint32_t kWorkers = 3;
+
+  CachesOnABoard() {
+    for (uint32_t i = 0; i < kWorkers; ++i) {
+      caches_.emplace_back(i + 1, &board_, i).set_capacity(0, 4 * kSolicitsAtOnceMax);
+    }
+  }
+  size_t run(uint32_t worker) {
+    SolicitList out;
+    caches_[worker].on_timer(now_, out);
+    return out.size();
+  }
+  size_t run_all() {
+    size_t count = 0;
+    for (uint32_t i = 0; i < kWorkers; ++i) count += run(i);
+    return count;
+  }
+  Answer resolve(uint32_t worker, const IpAddress& ip) {
+    return caches_[worker].resolve(0, ip, now_).answer;
+  }
+
+  Nanos now_ = seconds(100);
+  NeighbourBoard board_{kBoardKey, kWorkers};
+  std::vector<NeighbourCache> caches_;
+};
+
+TEST_F(CachesOnABoard, OneWorkerAsksForAllThatWant) {
+  size_t asked = 0;
+  for (uint32_t i = 0; i < kWorkers; ++i) {
+    ASSERT_EQ(resolve(i, host_of(1)), Answer::kPending);
+    asked += run(i);
+    now_ += micros(10);
+  }
+  EXPECT_EQ(asked, 1u);
+  // Nobody answers: one of them asks again after each interval, and all give up.
+  for (int i = 0; i < 600; ++i) {
+    now_ += millis(10);
+    if (i < 400) asked += run_all();
+  }
+  EXPECT_EQ(asked, kSolicitsMax);
+  for (uint32_t i = 0; i < kWorkers; ++i) EXPECT_EQ(resolve(i, host_of(1)), Answer::kUnreachable);
+}
+
+TEST_F(CachesOnABoard, NobodyReliesOnAQuestionThatWasAnswered) {
+  resolve(0, host_of(1));
+  ASSERT_EQ(run(0), 1u);
+  board_.forget_question(board_.place_of(0, host_of(1)));
+  resolve(1, host_of(1));
+  EXPECT_EQ(run(1), 1u);
+}
+
+TEST_F(CachesOnABoard, AQuestionForOneNeighbourIsNoneForAnother) {
+  for (uint32_t i = 0; i < kSolicitBurstMax; ++i) {
+    resolve(0, host_of(i));
+    resolve(1, host_of(1000 + i));
+  }
+  EXPECT_EQ(run(0) + run(1), 2 * kSolicitBurstMax);
+}
+
+// Each worker had a rate of its own, and a cloud drops what an interface sends beyond one.
+TEST_F(CachesOnABoard, TheQuestionsOfAllWorkersHaveOneRate) {
+  for (uint32_t i = 0; i < kSolicitsAtOnceMax; ++i) {
+    for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+      resolve(worker, host_of(worker * kSolicitsAtOnceMax + i));
+    }
+  }
+  size_t asked = 0;
+  for (size_t count = run_all(); count > 0; count = run_all()) asked += count;
+  EXPECT_EQ(asked, kSolicitsAtOnceMax);
+  now_ += seconds(1) / 2;
+  for (size_t count = run_all(); count > 0; count = run_all()) asked += count;
+  EXPECT_EQ(asked, kSolicitsAtOnceMax + kSolicitsPerSecondMax / 2);
+}
+
+TEST_F(CachesOnABoard, TheBoardKnowsWhoKnowsANeighbourAndWhoWaits) {
+  const NeighbourBoard::Place place = board_.place_of(0, host_of(1));
+  EXPECT_EQ(board_.knowers(place), 0u);
+  resolve(1, host_of(1));
+  resolve(2, host_of(1));
+  EXPECT_EQ(board_.knowers(place), 0b110u);
+  EXPECT_EQ(board_.waiters(place), 0b110u);
+  caches_[1].advertise(0, host_of(1), {kPeerMac, true, true}, now_);
+  EXPECT_EQ(board_.waiters(place), 0b100u);
+  caches_[2].forget(0);
+  EXPECT_EQ(board_.knowers(place), 0b010u);
+  EXPECT_EQ(board_.waiters(place), 0u);
+}
+
+}  // namespace
+}  // namespace lyre::link
