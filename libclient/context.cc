@@ -83,7 +83,7 @@ int lyre_context::adopt(lyre::client::Attachment&& attachment, int patience_ms) 
   arena_ = Arena(memory_.arena_bytes());
   workers_.reserve(count);
   for (uint32_t i = 0; i < count; ++i) {
-    workers_.emplace_back(&memory_.rings()[i], &memory_.doorbells()[i].worker_sleeps,
+    workers_.emplace_back(&memory_.rings()[i], &memory_.doorbells()[i],
                           std::move(fds[kWorkerDescriptor + i]));
   }
   control_ = std::move(attachment.control);

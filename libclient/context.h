@@ -17,6 +17,7 @@
 #include "libclient/regular_work.h"
 #include "libclient/resources.h"
 #include "libclient/session.h"
+#include "libclient/vain_rounds.h"
 #include "libclient/waiter.h"
 #include "libclient/worker_link.h"
 
@@ -73,6 +74,8 @@ struct lyre_context {
   bool has_unsent() const;
   bool arm();
   void disarm();
+  /// After a round of the caller that found nothing: whether it should sleep.
+  bool must_rest();
   /// See lyre_rest().
   void rest(int64_t max_ns);
   /// See lyre_arm_rest(). Returns nanoseconds.
@@ -114,6 +117,7 @@ struct lyre_context {
   std::string failure_text_;
   lyre::client::UniqueFd control_;
   lyre::client::Waiter waiter_;
+  lyre::client::VainRounds vain_rounds_;
   lyre::client::ContextMemory memory_;
   lyre::client::Arena arena_;
   std::vector<lyre::client::WorkerLink> workers_;

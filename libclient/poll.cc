@@ -94,14 +94,22 @@ void lyre_context::disarm() {
   if (waiter_.disarm()) read_control();
 }
 
+bool lyre_context::must_rest() {
+  const int64_t now = lyre::client::now_ns();
+  const bool polls_in_vain = vain_rounds_.on_round(lyre::nanos(now));
+  if (waiter_.must_rest(now)) return true;
+  return polls_in_vain &&
+         std::ranges::any_of(workers_, [](const auto& worker) { return worker.is_crowded(); });
+}
+
 void lyre_context::rest(int64_t max_ns) {
-  if (!waiter_.must_rest(lyre::client::now_ns())) return;
+  if (!must_rest()) return;
   if (failure_ == 0 && !ready_.has_news()) sleep(max_ns);
 }
 
 int64_t lyre_context::arm_rest(int64_t max_ns) {
   waiter_.disarm();
-  if (!waiter_.must_rest(lyre::client::now_ns())) return 0;
+  if (!must_rest()) return 0;
   wake_workers(*this);
   if (failure_ != 0 || ready_.has_news()) return 0;
   if (!waiter_.arm([this] { return has_completions(); })) return 0;

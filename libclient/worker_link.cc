@@ -8,11 +8,11 @@
 
 namespace lyre::client {
 
-WorkerLink::WorkerLink(channel::RingPair* rings, const std::atomic<uint32_t>* worker_sleeps,
+WorkerLink::WorkerLink(channel::RingPair* rings, const channel::WorkerDoorbell* doorbell,
                        UniqueFd wake)
     : submissions_(&rings->submission_indices, rings->submissions),
       completions_(&rings->completion_indices, rings->completions),
-      worker_sleeps_(worker_sleeps),
+      doorbell_(doorbell),
       wake_(std::move(wake)) {}
 
 void WorkerLink::push(const channel::Submission& entry) {
@@ -25,7 +25,7 @@ void WorkerLink::push(const channel::Submission& entry) {
 void WorkerLink::wake() {
   if (!must_wake_) return;
   must_wake_ = false;
-  if (channel::must_ring(*worker_sleeps_)) ::eventfd_write(wake_.get(), 1);
+  if (channel::must_ring(doorbell_->worker_sleeps)) ::eventfd_write(wake_.get(), 1);
 }
 
 bool WorkerLink::try_submit(const channel::Submission& entry) {

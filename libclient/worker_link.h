@@ -16,7 +16,7 @@ namespace lyre::client {
 /// The client's end of the rings shared with one worker. Thread: the context's.
 class WorkerLink {
  public:
-  WorkerLink(channel::RingPair* rings, const std::atomic<uint32_t>* worker_sleeps, UniqueFd wake);
+  WorkerLink(channel::RingPair* rings, const channel::WorkerDoorbell* doorbell, UniqueFd wake);
 
   /// Submits now, and wakes the worker if it sleeps, unless wake-ups are deferred. False when the
   /// ring has no room, or older submissions wait for room: the caller tries again.
@@ -42,6 +42,9 @@ class WorkerLink {
   bool take_room_news();
   bool is_short_of_room() const { return wants_room_; }
 
+  /// See channel::WorkerDoorbell. Relaxed: a lone hint, from worker_threads.cc.
+  bool is_crowded() const { return doorbell_->is_crowded.load(std::memory_order_relaxed) != 0; }
+
   channel::CompletionConsumer& completions() { return completions_; }
   /// The daemon wrote ring indices that are not possible.
   bool is_broken() const { return submissions_.is_broken() || completions_.is_broken(); }
@@ -59,7 +62,7 @@ class WorkerLink {
 
   channel::SubmissionProducer submissions_;
   channel::CompletionConsumer completions_;
-  const std::atomic<uint32_t>* worker_sleeps_;
+  const channel::WorkerDoorbell* doorbell_;
   UniqueFd wake_;
   Fifo<channel::Submission> waiting_;
   channel::Submission releases_;

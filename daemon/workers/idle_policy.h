@@ -37,6 +37,7 @@ class IdlePolicy {
   void on_submissions(size_t count, Nanos now);
   /// After each look at the host, see CrowdedHost.
   void on_look(bool is_crowded) { vain_polls_.on_look(is_crowded); }
+  bool is_bulk_on_crowded_host() const { return vain_polls_.is_bulk_on_crowded_host(); }
   /// Whether another thread computes on the worker's core.
   bool is_contended(Nanos now) const { return contention_.is_contended(now); }
   /// In the yield before the last turn another thread had a time slice, and nothing came for the

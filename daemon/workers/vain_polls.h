@@ -44,14 +44,21 @@ class VainPolls {
   void on_look(bool is_crowded) {
     if (!is_crowded) {
       *this = {};
-    } else if (looks_left_ > 0) {
+      return;
+    }
+    is_crowded_ = true;
+    if (looks_left_ > 0) {
       --looks_left_;
     } else if (vain_ + reached_ >= kYieldsMin) {
       judge();
     }
   }
+  /// As of the last look. The worker moves large messages.
+  bool is_bulk_on_crowded_host() const {
+    return is_crowded_ && stretches_ >= kAveraged * kStretchMin;
+  }
   /// The worker sleeps as soon as it is idle.
-  bool must_sleep() const { return looks_left_ > 0 && stretches_ >= kAveraged * kStretchMin; }
+  bool must_sleep() const { return looks_left_ > 0 && is_bulk_on_crowded_host(); }
 
  private:
   static constexpr size_t kAveraged = 8;
@@ -67,6 +74,7 @@ class VainPolls {
   size_t stretches_ = 0;  ///< their average, times kAveraged
   uint32_t vain_ = 0;     ///< since the last judgement, as reached_
   uint32_t reached_ = 0;
+  bool is_crowded_ = false;
   int looks_left_ = 0;
   int memory_ = kLooksMin;
 };

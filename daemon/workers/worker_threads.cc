@@ -229,6 +229,8 @@ class WorkerThreads::Thread {
     const Nanos deadline = work > 0 ? now : seat_.worker->next_deadline();
     if (work == 0 && shares_core_ && crowd_.is_due(now)) {
       idle_.on_look(crowd_.look(now));
+      // Relaxed: a lone hint, see WorkerLink::is_crowded().
+      doorbell_.is_crowded.store(idle_.is_bulk_on_crowded_host(), std::memory_order_relaxed);
     }
     const IdlePolicy::Decision decision = idle_.after_turn(work, now, deadline);
     if (may_leave_) {

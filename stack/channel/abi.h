@@ -263,6 +263,9 @@ inline constexpr uint64_t kHeaderBytes = 4096;
 struct alignas(kCacheLineBytes) WorkerDoorbell {
   /// Written by the worker: nonzero from before it sleeps on its doorbells until after it woke up.
   std::atomic<uint32_t> worker_sleeps;
+  /// Written by the worker: nonzero while it moves large messages and the host has more runnable
+  /// threads than processors. A client that polls takes a processor from one of them.
+  std::atomic<uint32_t> is_crowded;
 };
 static_assert(sizeof(WorkerDoorbell) == 64);
 

@@ -13,6 +13,7 @@
 #include <future>
 #include <thread>
 
+#include "libclient/vain_rounds.h"
 #include "tests/unit/libclient/fake_daemon.h"
 #include "tests/unit/libclient/shared_core.h"
 
@@ -409,6 +410,25 @@ TEST(Context, ACallerWithALockRestsOnTheDescriptor) {
   daemon.tell(peer_finished({1, 1}));
   EXPECT_EQ(1, ::poll(&entry, 1, 2000));
   EXPECT_EQ(1, lyre_poll(context, 0));
+  lyre_context_close(context);
+}
+
+/// Whether one of many rounds in a row that find nothing ends in a rest.
+bool rests_in_vain_rounds(lyre_context* context) {
+  for (int i = 0; i < 100'000; ++i) {
+    if (lyre_arm_rest(context, 1000) == 1000) return true;
+  }
+  return false;
+}
+
+TEST(Context, ACallerRestsWhereTheHostIsCrowdedAndItsYieldsReachNobody) {
+  FakeDaemon daemon({.worker_count = 2});
+  lyre_context* context = daemon.attach();
+  for (uint32_t i = 0; i < 2 * VainRounds::kRoundsMin; ++i) {
+    EXPECT_EQ(0, lyre_arm_rest(context, 1000)) << "no worker says that the host is crowded";
+  }
+  daemon.say_crowded(1);
+  EXPECT_TRUE(rests_in_vain_rounds(context));
   lyre_context_close(context);
 }
 

@@ -191,6 +191,11 @@ void FakeDaemon::fall_asleep(uint32_t worker) {
   bells[worker].worker_sleeps.store(1);
 }
 
+void FakeDaemon::say_crowded(uint32_t worker) {
+  auto* bells = reinterpret_cast<channel::WorkerDoorbell*>(doorbells_.data());
+  bells[worker].is_crowded.store(1);
+}
+
 bool FakeDaemon::is_client_asleep() {
   return reinterpret_cast<channel::ContextHeader*>(memory_.data())->client_sleeps.load() != 0;
 }

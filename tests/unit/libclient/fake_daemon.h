@@ -55,6 +55,8 @@ class FakeDaemon {
   uint8_t* memory() { return memory_.data(); }
   const channel::ContextLayout& layout() const { return layout_; }
   void fall_asleep(uint32_t worker = 0);
+  /// The worker moves large messages on a crowded host.
+  void say_crowded(uint32_t worker);
   bool is_client_asleep();
   /// Rings of the worker's doorbell since the last call.
   uint64_t rings_heard(uint32_t worker = 0);

@@ -47,6 +47,19 @@ TEST(VainPolls, AreThoseOfACrowdedHostWhoseYieldsFindNobody) {
   EXPECT_TRUE(polls.must_sleep());
 }
 
+TEST(VainPolls, TellsOfBulkOnACrowdedHost) {
+  VainPolls polls = polls_of_bulk();
+  EXPECT_FALSE(polls.is_bulk_on_crowded_host());
+  polls.on_look(true);
+  EXPECT_TRUE(polls.is_bulk_on_crowded_host());
+  work_in_stretches(polls, VainPolls::kStretchMin / 2);
+  EXPECT_FALSE(polls.is_bulk_on_crowded_host()) << "small messages";
+  work_in_stretches(polls, 2 * VainPolls::kStretchMin);
+  EXPECT_TRUE(polls.is_bulk_on_crowded_host());
+  polls.on_look(false);
+  EXPECT_FALSE(polls.is_bulk_on_crowded_host());
+}
+
 TEST(VainPolls, AreNotThoseWhoseYieldsFindSomebodyNowAndThen) {
   VainPolls polls = polls_of_bulk();
   for (int i = 0; i < 10; ++i) look(polls, VainPolls::kReachedPart / 2);
