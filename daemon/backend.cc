@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "machine/nic_guard.h"
@@ -71,6 +72,16 @@ std::vector<Error> check_virtual_devices(const Config& config) {
                                                     "port.device", known.error().text)});
   }
   return errors;
+}
+
+uint32_t virtual_workers_max(const Config& config) {
+  uint32_t most = UINT32_MAX;
+  for (const PortConfig& port : config.ports) {
+    const auto args = io::dpdk::DeviceArgs::parse(port.device);
+    const uint32_t pairs = args.is_nic() ? 0 : io::dpdk::virtual_queue_pairs_max(args);
+    if (pairs > 0) most = std::min(most, pairs);
+  }
+  return most;
 }
 
 std::vector<std::string> check_nics(const Config& config) {

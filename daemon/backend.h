@@ -20,6 +20,10 @@ Result<std::unique_ptr<io::Backend>> start_backend(const Config& config,
 /// have: a line like those of load_config() for each. Opens no device. REQUIRES: place_workers().
 std::vector<Error> check_virtual_devices(const Config& config);
 
+/// How many workers the virtual devices of `config` allow, by the queue pairs that their options
+/// name. UINT32_MAX: any number. Opens no device.
+uint32_t virtual_workers_max(const Config& config);
+
 /// NICs that this version of it cannot drive as they are bound: a line like those of load_config()
 /// for each. Opens no device.
 std::vector<std::string> check_nics(const Config& config);

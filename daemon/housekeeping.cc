@@ -40,6 +40,8 @@ Housekeeping::Housekeeping(boost::asio::io_context& io, Assembly& parts, Notifie
           [&parts](uint32_t worker) { return parts.threads().turns(worker); }, monotonic_now()),
       device_counters_(parts.ports().devices(parts.stats())),
       conflicts_(kConflictWarningPeriod),
+      telemetry_sweep_(
+          [] { return remove_dead_telemetry(nccl_abi::kContainersTelemetryDirectory); }),
       telemetry_sweep_due_(monotonic_now() + kTelemetrySweepPeriod) {}
 
 void Housekeeping::begin() {
@@ -155,13 +157,15 @@ void Housekeeping::look_for_checksums() {
 }
 
 /// Of containers, which are given this directory. That of the host, /dev/shm, belongs to root.
+/// This thread logs: the other one may outlive the logger.
 void Housekeeping::sweep_telemetry(Nanos now) {
+  if (const uint32_t removed = telemetry_sweep_.take_results(); removed > 0) {
+    spdlog::debug("{}: {} files of processes that have ended are removed",
+                  nccl_abi::kContainersTelemetryDirectory, removed);
+  }
   if (now < telemetry_sweep_due_) return;
   telemetry_sweep_due_ = now + kTelemetrySweepPeriod;
-  const uint32_t removed = remove_dead_telemetry(nccl_abi::kContainersTelemetryDirectory);
-  if (removed == 0) return;
-  spdlog::debug("{}: {} files of processes that have ended are removed",
-                nccl_abi::kContainersTelemetryDirectory, removed);
+  telemetry_sweep_.begin();
 }
 
 /// Containers have no watchdog, and that of the service waits longer. A new daemon serves the

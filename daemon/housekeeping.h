@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "daemon/assembly.h"
+#include "daemon/base/detached_job.h"
 #include "daemon/notifier.h"
 #include "daemon/ports/device_counters.h"
 #include "daemon/workers/progress.h"
@@ -48,6 +49,7 @@ class Housekeeping {
   RareWarning conflicts_;
   int64_t claims_told_unix_ns_ = 0;  ///< claims up to then were logged
   bool has_told_checksums_ = false;
+  DetachedJob telemetry_sweep_;
   Nanos telemetry_sweep_due_;
   Nanos keep_alive_due_{0};
 };

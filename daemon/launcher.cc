@@ -83,7 +83,9 @@ Status Launcher::make_all(const Process& process) {
 Status Launcher::succeed(const Process& process, Successor& successor) {
   const auto workers = successor.await_offer();
   if (!workers.ok()) return workers.error();
-  limit_workers(process, workers.value());
+  if (limit_workers(process, workers.value(), workers.value())) {
+    spdlog::info("as many workers as the running daemon has; {}", placement_text(config_));
+  }
   if (Status status = successor.meet(config_); !status.ok()) return status;
   if (Status status = replies_.open(); !status.ok()) return status;
   auto backend = process.start_backend(config_, successor.nic_owner());
@@ -108,11 +110,11 @@ Status Launcher::succeed(const Process& process, Successor& successor) {
   return Ok{};
 }
 
-/// False: nothing changes, because the file names the cores or there are no more than `most`.
-bool Launcher::limit_workers(const Process& process, uint32_t most) {
-  const bool is_limit = most > 0 && most < config_.cores.size();
-  if (!is_limit || !config_.has_chosen_cores || !process.limit_workers) return false;
-  process.limit_workers(config_, most);
+/// False: nothing changes, because the file names the cores or their number is between the two.
+bool Launcher::limit_workers(const Process& process, uint32_t least, uint32_t most) {
+  const bool is_within = least <= config_.cores.size() && config_.cores.size() <= most;
+  if (is_within || !config_.has_chosen_cores || !process.limit_workers) return false;
+  process.limit_workers(config_, least, most);
   return true;
 }
 
@@ -121,7 +123,7 @@ bool Launcher::limit_workers(const Process& process, uint32_t most) {
 void Launcher::limit_to_queue_pairs(const Process& process, const io::Backend& backend) {
   for (const PortConfig& port : config_.ports) {
     const uint32_t most = backend.queue_pairs_max(port.device);
-    if (!limit_workers(process, most)) continue;
+    if (most == 0 || !limit_workers(process, /*least=*/1, most)) continue;
     spdlog::info("port {} has {} queue pair(s); {}", port.name, most, placement_text(config_));
   }
 }

@@ -24,13 +24,13 @@ class Launcher {
  public:
   using StartBackend = std::function<Result<std::unique_ptr<io::Backend>>(
       const Config&, const std::optional<io::NicOwner>&)>;
-  using LimitWorkers = std::function<void(Config&, uint32_t most)>;
+  using LimitWorkers = std::function<void(Config&, uint32_t least, uint32_t most)>;
   using DropPrivileges = std::function<Status(const Config&)>;
 
   /// What belongs to the process, and differs in tests.
   struct Process {
     StartBackend start_backend;  ///< called after all checks that need no NIC
-    /// Chooses `most` of the cores that were chosen; may be empty.
+    /// Chooses the cores of "auto" again, between `least` and `most`; may be empty.
     LimitWorkers limit_workers = {};
     /// Called when all is open, before the first packet and the first client; may be empty.
     DropPrivileges drop_privileges = {};
@@ -57,7 +57,7 @@ class Launcher {
   Status make_all(const Process& process);
   Status succeed(const Process& process, Successor& successor);
   [[noreturn]] void fail_to_succeed(const Successor& successor, const Error& error);
-  bool limit_workers(const Process& process, uint32_t most);
+  bool limit_workers(const Process& process, uint32_t least, uint32_t most);
   void limit_to_queue_pairs(const Process& process, const io::Backend& backend);
   Status make_ready(const Process& process);
   void keep_stats();

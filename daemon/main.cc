@@ -68,6 +68,8 @@ void reload(const std::string& path) {
 std::vector<Error> check_here(Config& config, Cores cores) {
   const machine::NicGuard guard({}, machine::ssh_connection(), machine::own_addresses());
   std::vector<Error> errors = check_machine(config, guard, {}, cores);
+  const uint32_t most = virtual_workers_max(config);
+  if (most < config.cores.size()) limit_workers(config, {}, /*least=*/1, most);
   for (Error& error : check_virtual_devices(config)) errors.push_back(std::move(error));
   return errors;
 }
@@ -142,7 +144,9 @@ int upgrade(const Config& config) {
   return 0;
 }
 
-void limit_workers_here(Config& config, uint32_t most) { limit_workers(config, {}, most); }
+void limit_workers_here(Config& config, uint32_t least, uint32_t most) {
+  limit_workers(config, {}, least, most);
+}
 
 struct Origin {
   std::string program;      ///< of this process

@@ -75,7 +75,7 @@ struct lyre_context {
   bool arm();
   void disarm();
   /// After a round of the caller that found nothing: whether it should sleep.
-  bool must_rest();
+  bool must_rest(int64_t now);
   /// See lyre_rest().
   void rest(int64_t max_ns);
   /// See lyre_arm_rest(). Returns nanoseconds.
@@ -129,6 +129,7 @@ struct lyre_context {
   std::unordered_map<uint64_t, lyre_listener*> listeners_;  ///< by cookie
   uint64_t last_cookie_ = 0;
   uint32_t next_worker_ = 0;
+  uint32_t heard_ = 0;  ///< the worker that gave the last completion; 0 before one did
   lyre::client::SendTotals send_totals_;
   lyre::client::ReadyList ready_;
   lyre::client::RegularWork regular_work_;

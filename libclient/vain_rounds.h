@@ -9,7 +9,8 @@ namespace lyre::client {
 
 /// Whether a caller that yields between two rounds of polls polls in vain: its yields find no
 /// thread to run on its core. Either the core is its own, or the threads that wait for a processor
-/// are out of reach: those of other groups (cgroups, sessions), and those on other cores.
+/// are out of reach: those of other groups (cgroups, sessions), and those on other cores. Rounds
+/// are those of all threads that share the context: where several poll in turns, each is short.
 /// Thread: its owner's.
 class VainRounds {
  public:

@@ -53,8 +53,9 @@ struct NodeShare {
   uint32_t given = 0;
 };
 
-/// Ascending by node. A port without a node is served where the others are.
-std::vector<NodeShare> shares_of(std::span<const PortDemand> ports) {
+/// Ascending by node; all want `least` together. A port without a node is served where the others
+/// are.
+std::vector<NodeShare> shares_of(std::span<const PortDemand> ports, uint32_t least) {
   std::map<int, uint64_t> speeds;
   for (const PortDemand& port : ports) {
     if (port.node != kAnyNode) speeds[port.node] += port.speed_mbps;
@@ -64,9 +65,12 @@ std::vector<NodeShare> shares_of(std::span<const PortDemand> ports) {
     if (port.node == kAnyNode) speeds.begin()->second += port.speed_mbps;
   }
   std::vector<NodeShare> shares;
+  uint64_t wanted = 0;
   for (const auto& [node, mbps] : speeds) {
     shares.push_back({.node = node, .wanted = std::max(workers_of(mbps), 1u)});
+    wanted += shares.back().wanted;
   }
+  for (size_t i = 0; wanted < least; ++wanted) ++shares[i++ % shares.size()].wanted;
   return shares;
 }
 
@@ -137,9 +141,10 @@ PortDemand demand_of(const Roots& roots, const std::string& device, uint32_t kno
 }
 
 std::vector<uint32_t> choose_cores(std::span<const Processor> processors,
-                                   std::span<const PortDemand> ports, uint32_t most) {
+                                   std::span<const PortDemand> ports, uint32_t most,
+                                   uint32_t least) {
   Choice choice(processors);
-  std::vector<NodeShare> shares = shares_of(ports);
+  std::vector<NodeShare> shares = shares_of(ports, least);
   uint32_t count = 0;
   while (count < most) {
     NodeShare& next = *std::max_element(shares.begin(), shares.end(), is_after);
@@ -154,7 +159,8 @@ std::vector<uint32_t> choose_cores(std::span<const Processor> processors,
   const bool is_power_needed = std::any_of(
       ports.begin(), ports.end(), [](const PortDemand& port) { return port.needs_power_of_two; });
   if (is_power_needed && count > 0 && !std::has_single_bit(count)) {
-    return choose_cores(processors, ports, std::bit_floor(count));
+    const uint32_t power = std::bit_floor(count);
+    return choose_cores(processors, ports, power, std::min(least, power));
   }
   const bool has_one = count > 0 || choice.take_one(kAnyNode);
   return has_one ? choice.numbers() : std::vector<uint32_t>{processors.front().number};

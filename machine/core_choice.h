@@ -34,10 +34,12 @@ PortDemand demand_of(const Roots& roots, const std::string& device, uint32_t kno
 /// Where more are asked for in all, each node has its share in proportion. Each has one at least,
 /// as far as `most` suffices. Takes one processor of each physical core before the second, higher
 /// numbers before lower ones, processors of another node only where no NIC's node has any, and
-/// processor 0 only where there is no other.
-/// REQUIRES: `processors` is not empty, most > 0.
+/// processor 0 only where there is no other. Where the speeds ask for fewer than `least`, nodes get
+/// one more each in turn, as far as they have any.
+/// REQUIRES: `processors` is not empty, 0 < least <= most.
 std::vector<uint32_t> choose_cores(std::span<const Processor> processors,
-                                   std::span<const PortDemand> ports, uint32_t most);
+                                   std::span<const PortDemand> ports, uint32_t most,
+                                   uint32_t least = 1);
 
 /// The processors to which the worker of `core` may go while another thread computes there: those
 /// of its node, without `workers` and `isolated` ones. Where only workers' are left: theirs.

@@ -30,7 +30,8 @@ inline constexpr Nanos kLinkDownPeriod = millis(20);
 inline constexpr Nanos kDeviceCountersPeriod = seconds(1);
 /// Period of Housekeeping.
 inline constexpr Nanos kHousekeepingPeriod = millis(250);
-/// Period of remove_dead_telemetry(), which takes some milliseconds of the control thread.
+/// Period of remove_dead_telemetry(), in a thread of its own. A run that is still under way is the
+/// only one.
 inline constexpr Nanos kTelemetrySweepPeriod = seconds(300);
 /// A worker that has made no turn for so long hangs: four looks, and ten times its longest sleep.
 inline constexpr Nanos kHangAfter = seconds(1);

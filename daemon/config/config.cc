@@ -12,7 +12,9 @@
 #include "daemon/config/config_domains.h"
 #include "daemon/config/config_keys.h"
 #include "daemon/config/config_routes.h"
+#include "stack/base/page_size.h"
 #include "stack/channel/control.h"
+#include "stack/channel/ring.h"
 #include "stack/worker/worker.h"
 
 namespace lyre {
@@ -491,6 +493,10 @@ Result<Config> if_right(ReadConfig read) {
 
 Result<Config> parse_config(std::string_view text, const std::string& name) {
   return if_right(read_text(text, name));
+}
+
+uint64_t context_bytes_min(uint32_t worker_count, uint64_t copy_bytes) {
+  return channel::ContextLayout::of(worker_count, system_page_bytes(), copy_bytes).total_bytes;
 }
 
 Result<Config> load_config(const std::string& path) { return if_right(read_config(path)); }

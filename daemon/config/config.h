@@ -171,6 +171,10 @@ constexpr uint32_t ring_slots_max(uint32_t rx_slots) { return rx_slots - rx_slot
 /// What is wrong with memory.rx_slots where the rings hold so many, with what is allowed.
 std::string too_few_slots(const Config& config, uint32_t ring_slots);
 
+/// What a context with the smallest arena has: that, rings, and `copy_bytes` of all workers
+/// together.
+uint64_t context_bytes_min(uint32_t worker_count, uint64_t copy_bytes);
+
 /// Every control socket: those of the domains and the administrator's.
 std::vector<std::string> socket_paths(const Config& config);
 /// The groups that may open one.

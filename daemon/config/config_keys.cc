@@ -58,7 +58,8 @@ constexpr Key kKeys[] = {
    "One worker thread runs on each core of the list. \"auto\" takes cores of the NICs' NUMA node, "
    "one for each 15 Gb/s of the ports' speed and at least one, and core 0 only where there is no "
    "other. lyred --check says which. Every worker has a queue pair of its own at each port: "
-   "\"auto\" takes no more cores than a port has queue pairs.",
+   "\"auto\" takes no more cores than a port has queue pairs. The two ends of a memif wire need "
+   "the same number: name the cores where another port's queue pairs may shorten \"auto\".",
    [](Config& c, const KeyValue& v) { c.cores = std::get<std::vector<uint32_t>>(v); }},
   {"workers", "leave_busy_cores", KeyType::kFlag, "true", 0, 0, "",
    "An adaptive worker on whose core another thread computes runs on others of the node, for 1 to "

@@ -24,9 +24,11 @@ DomainLimits limits_of_domain(const RegistryOptions& options, uint32_t domain) {
   return domain < options.domains.size() ? options.domains[domain] : DomainLimits{};
 }
 
-/// Those of a new context. One that was taken over has its own.
-uint64_t copy_bytes_of(const WorkerSet& workers) {
-  return workers.count() * copy_bytes_per_worker(workers.count());
+/// What it counts for its user. A daemon of another release may have given it larger copy areas
+/// than `copy_bytes_max`, which no configuration of this one provided for: its user could attach
+/// nothing more.
+uint64_t counted_bytes_of(uint64_t context_bytes, uint64_t copy_bytes, uint64_t copy_bytes_max) {
+  return context_bytes - copy_bytes + std::min(copy_bytes, copy_bytes_max);
 }
 
 std::string mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
@@ -82,6 +84,7 @@ ContextGrant ContextRegistry::Context::grant() const {
 
 ContextRegistry::ContextRegistry(WorkerSet& workers, const RegistryOptions& options)
     : workers_(workers),
+      copy_bytes_(workers.count() * copy_bytes_per_worker(workers.count())),
       options_(options),
       contexts_(options.contexts_max),
       waiting_(workers.count()),
@@ -116,9 +119,10 @@ void ContextRegistry::drop(uint32_t index) {
 void ContextRegistry::forget(uint32_t index) {
   Context& context = *contexts_[index];
   const uint64_t bytes = context.memory.bytes();
+  const uint64_t counted = counted_bytes_of(bytes, context.copy_bytes, copy_bytes_);
   OwnedFd file = context.memory.release();
   contexts_[index].reset();
-  regions_.close_memory(index, std::move(file), bytes, /*counted_bytes=*/bytes);
+  regions_.close_memory(index, std::move(file), bytes, counted);
 }
 
 uint32_t ContextRegistry::held_count() const {
@@ -224,11 +228,12 @@ void ContextRegistry::on_arena_done(uint32_t index) {
 Status ContextRegistry::check_memory(const AttachTerms& terms, uint64_t arena_bytes) const {
   const uint64_t user = worker::DomainRules::user_of(terms.domain, terms.identity.uid);
   const uint64_t to_free = regions_.context_bytes_to_free(user);
-  const auto layout = channel::ContextLayout::of(workers_.count(), arena_bytes,
-                                                 copy_bytes_of(workers_), options_.page_bytes);
+  const auto layout =
+      channel::ContextLayout::of(workers_.count(), arena_bytes, copy_bytes_, options_.page_bytes);
   uint64_t of_user = layout.total_bytes + to_free;
   for (const auto& context : contexts_) {
-    if (context != nullptr && context->user == user) of_user += context->layout.total_bytes;
+    if (context == nullptr || context->user != user) continue;
+    of_user += counted_bytes_of(context->layout.total_bytes, context->copy_bytes, copy_bytes_);
   }
   if (of_user <= options_.arena_bytes_per_uid_max) return Ok{};
   return Error{EDQUOT, std::string("the arenas, rings and copies of clients of one uid have") +
@@ -242,7 +247,7 @@ Result<std::unique_ptr<ContextRegistry::Context>> ContextRegistry::make_context(
   auto context = std::make_unique<Context>();
   context->arena_bytes = arena_bytes;
   context->is_lent_to = is_lent_to(terms.identity);
-  context->copy_bytes = copy_bytes_of(workers_);
+  context->copy_bytes = copy_bytes_;
   context->layout = channel::ContextLayout::of(workers_.count(), context->arena_bytes,
                                                context->copy_bytes, options_.page_bytes);
   auto memory =

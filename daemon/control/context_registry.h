@@ -161,7 +161,8 @@ class ContextRegistry {
   void forget(uint32_t index);
   void expel(uint32_t index, const char* reason, std::vector<Expulsion>& out);
 
-  WorkerSet& workers_;
+  WorkerSet& workers_;         ///< ends earlier
+  const uint64_t copy_bytes_;  ///< of a new context; one that was taken over has its own
   RegistryOptions options_;
   std::vector<std::unique_ptr<Context>> contexts_;  ///< by index
   /// By worker: at most two a context, one a region, and two a capture.

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <string_view>
 
@@ -16,11 +17,33 @@ namespace {
 /// O_NONBLOCK: otherwise the open of a FIFO, or of a file with a lease, would wait.
 constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
+/// What st_blocks counts.
+constexpr uint64_t kBlockBytes = 512;
+/// What a file system may use for a file besides its data.
+constexpr uint64_t kSlackBytes = uint64_t{64} << 10;
+
+/// The removal frees it, which takes time. st_size does not limit it: a client may allocate behind
+/// the end. Where the kernel gives hugepages (the mount option huge=), st_blksize is that of one.
+bool is_memory_bounded(const struct stat& status) {
+  const uint64_t page_bytes = static_cast<uint64_t>(status.st_blksize);
+  return static_cast<uint64_t>(status.st_blocks) * kBlockBytes <=
+         nccl_abi::kTelemetryBytes + page_bytes + kSlackBytes;
+}
+
 bool is_genuine(int fd, std::string_view name) {
   struct stat status = {};
   return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
          static_cast<uint64_t>(status.st_size) == nccl_abi::kTelemetryBytes &&
-         name.starts_with(nccl_abi::telemetry_prefix(status.st_uid));
+         is_memory_bounded(status) && name.starts_with(nccl_abi::telemetry_prefix(status.st_uid));
+}
+
+/// opendir() would follow a link. nullptr: it cannot be read.
+DIR* open_directory(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return nullptr;
+  DIR* const entries = ::fdopendir(fd);  // takes it
+  if (entries == nullptr) ::close(fd);
+  return entries;
 }
 
 /// The plugin locks a file before it gives it its size: a file of that size without a lock has no
@@ -35,7 +58,7 @@ bool remove_if_dead(int directory, const char* name) {
 }  // namespace
 
 uint32_t remove_dead_telemetry(const std::string& directory) {
-  DIR* const entries = ::opendir(directory.c_str());
+  DIR* const entries = open_directory(directory);
   if (entries == nullptr) return 0;
   uint32_t removed = 0;
   for (uint32_t i = 0; i < kTelemetryEntriesMax; ++i) {

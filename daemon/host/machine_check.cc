@@ -114,9 +114,9 @@ std::vector<Error> check_machine(Config& config, const machine::NicGuard& guard,
   return errors;
 }
 
-void limit_workers(Config& config, const machine::Roots& roots, uint32_t most) {
+void limit_workers(Config& config, const machine::Roots& roots, uint32_t least, uint32_t most) {
   const std::vector<uint32_t> allowed = allowed_processors();
-  if (!allowed.empty()) place_workers(config, roots, allowed, most);
+  if (!allowed.empty()) place_workers(config, roots, allowed, most, least);
 }
 
 std::string affinity_text(const Config& config, const machine::Roots& roots) {

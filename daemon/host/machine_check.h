@@ -23,8 +23,9 @@ enum class Cores : uint8_t {
 std::vector<Error> check_machine(Config& config, const machine::NicGuard& guard,
                                  const machine::Roots& roots, Cores cores = Cores::kOfThisProcess);
 
-/// Places the workers of "auto" again, `most` of them. REQUIRES: check_machine(), most > 0.
-void limit_workers(Config& config, const machine::Roots& roots, uint32_t most);
+/// Places the workers of "auto" again, as place_workers() does.
+/// REQUIRES: check_machine(), 0 < least <= most.
+void limit_workers(Config& config, const machine::Roots& roots, uint32_t least, uint32_t most);
 
 /// A line about the isolated cores of workers that this process may not use: a service may use them
 /// only where its unit names them. Empty: there is none. `lyre doctor` reads it.

@@ -6,6 +6,7 @@
 #include <set>
 #include <string_view>
 
+#include "daemon/base/daemon_limits.h"
 #include "daemon/config/config_addresses.h"
 #include "machine/default_driver.h"
 #include "machine/local_addresses.h"
@@ -25,6 +26,25 @@ std::string joined(const std::vector<std::string>& parts) {
 
 std::string parent_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
+/// "1 GiB".
+std::string page_size_text(uint64_t kib) {
+  constexpr uint64_t kKibPerMib = 1024;
+  constexpr uint64_t kKibPerGib = 1024 * 1024;
+  if (kib % kKibPerGib == 0) return std::to_string(kib / kKibPerGib) + " GiB";
+  if (kib % kKibPerMib == 0) return std::to_string(kib / kKibPerMib) + " MiB";
+  return std::to_string(kib) + " KiB";
+}
+
+/// The sizes of which pages are reserved in vain, in brackets. Empty: there are none.
+std::string other_pages(const std::vector<machine::HugepagePool>& pools) {
+  std::string sizes;
+  for (const machine::HugepagePool& pool : pools) {
+    if (pool.page_kib == machine::kPacketPageKib || pool.total == 0) continue;
+    sizes += (sizes.empty() ? "" : ", ") + page_size_text(pool.page_kib);
+  }
+  return sizes.empty() ? "" : " (pages of other sizes are not used: " + sizes + ")";
+}
+
 class Probe {
  public:
   Probe(const Config& config, const machine::Roots& roots) : config_(config), roots_(roots) {}
@@ -32,6 +52,7 @@ class Probe {
   std::vector<std::string> run() {
     check_sockets();
     check_hugepages();
+    check_client_memory();
     const auto addresses = machine::local_addresses(roots_);
     for (const PortConfig& port : config_.ports) {
       check_device(port);
@@ -47,6 +68,19 @@ class Probe {
   void complain(const PortConfig& port, const std::string& text) {
     complain(port.lines.of("device"), "port.device",
              "'" + port.device + "' of '" + port.name + "' " + text);
+  }
+
+  /// Before any arena, with the number of workers. 0: the value was wrong.
+  void check_client_memory() {
+    const auto workers = static_cast<uint32_t>(config_.cores.size());
+    const uint64_t given = config_.arena_bytes_per_uid_max;
+    if (workers == 0 || given == 0) return;
+    const uint64_t needed = context_bytes_min(workers, workers * copy_bytes_per_worker(workers));
+    if (given >= needed) return;
+    complain(0, "clients.arena_bytes_per_uid_max",
+             std::to_string(given) + " lets no client attach: with " + std::to_string(workers) +
+                 " worker(s) rings, copy area and the smallest arena of one have " +
+                 std::to_string(needed) + " bytes, allowed: at least these");
   }
 
   void check_sockets() {
@@ -83,10 +117,9 @@ class Probe {
       return pool.page_kib == machine::kPacketPageKib && pool.total > 0;
     };
     if (std::any_of(pools.begin(), pools.end(), has_pages)) return;
-    complain(
-        config_.hugepages_line, "memory.hugepages",
-        "hugepages are required and none is reserved, allowed: \"auto\", or reserve some: echo 192 "
-        "> /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages");
+    complain(config_.hugepages_line, "memory.hugepages",
+             "hugepages of 2 MiB are required and none is reserved" + other_pages(pools) +
+                 ", allowed: \"auto\", or reserve some: echo 192 > " + machine::kPacketPagesFile);
   }
 
   void check_device(const PortConfig& port) {

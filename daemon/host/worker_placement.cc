@@ -10,14 +10,16 @@
 namespace lyre {
 
 void place_workers(Config& config, const machine::Roots& roots, std::span<const uint32_t> allowed,
-                   uint32_t most) {
+                   uint32_t most, uint32_t least) {
   std::vector<machine::PortDemand> ports;
   for (const PortConfig& port : config.ports) {
     ports.push_back(machine::demand_of(roots, port.device, port.speed_mbps));
   }
   const std::vector<machine::Processor> processors = machine::processors(roots, allowed);
   config.has_chosen_cores = config.has_chosen_cores || config.cores.empty();
-  if (config.has_chosen_cores) config.cores = machine::choose_cores(processors, ports, most);
+  if (config.has_chosen_cores) {
+    config.cores = machine::choose_cores(processors, ports, most, least);
+  }
   const std::vector<uint32_t> isolated = machine::isolated_processors(roots);
   config.memory_nodes.clear();
   config.other_cores.clear();

@@ -30,8 +30,13 @@ Status check_port(const PortConfig& config, const PortRecord& record) {
 
 Status check_counts(const Config& config, const DaemonRecord& daemon, size_t sockets) {
   if (daemon.worker_count != config.cores.size()) {
-    return differs("the configuration has " + std::to_string(config.cores.size()) +
-                   " workers, the running daemon " + std::to_string(daemon.worker_count));
+    const std::string running = std::to_string(daemon.worker_count);
+    const bool is_auto = config.has_chosen_cores;
+    Error error = differs((is_auto ? "workers.cores = \"auto\" chose " : "the configuration has ") +
+                          std::to_string(config.cores.size()) +
+                          " workers, the running daemon has " + running);
+    if (is_auto) error.text += ", or a list of " + running + " cores there";
+    return error;
   }
   if (daemon.port_count != config.ports.size()) {
     return differs("the configuration has " + std::to_string(config.ports.size()) +

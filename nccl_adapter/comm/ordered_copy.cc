@@ -25,7 +25,8 @@ constexpr size_t kVectorBytes = 128;
 constexpr size_t kFlagAt = kVectorBytes - sizeof(uint64_t);
 
 /// What was stored before is seen first, by devices, too: they are in the outer shareable domain.
-/// Release stores instead of this cannot be merged, and need not reach that far.
+/// Release stores instead of this cannot be merged, and need not reach that far. No test fails
+/// without it: single steps and emulators keep the order of instructions.
 void order_stores() { asm volatile("dmb oshst" ::: "memory"); }
 
 template <typename Word>

@@ -78,8 +78,9 @@ void SendComm::watch_lane(Lane& lane, int64_t now_ns) {
     }
     lane.is_unwanted = true;
     give_up_stalled(lane, now_ns);
-  } else if (lane.dial == nullptr) {
-    if (std::exchange(lane.is_unwanted, false)) lane.redial_ns = 0;
+  } else {
+    if (lane.dial == nullptr) lane.want_again();
+    if (lane.is_up()) lane.forgive(now_ns, lane.is_at_home(pairs_.size()));
   }
   if (lane.dial != nullptr) return advance_dial(lane, now_ns);
   redial(lane, now_ns);
@@ -101,16 +102,13 @@ void SendComm::give_up_stalled(Lane& lane, int64_t now_ns) {
 }
 
 void SendComm::redial(Lane& lane, int64_t now_ns) {
-  if (lane.is_up() && !lane.is_stalled(now_ns)) {
-    lane.forgive(now_ns, lane.attached_pair % pairs_.size() == lane.home_pair % pairs_.size());
-  }
   const bool is_wanted = !lane.is_up() || lane.is_unwanted;
   // The first lane tells whether there is anybody; the others follow it.
   if (is_wanted && now_ns >= lane.redial_ns && (is_connected_ || lane.index == 0)) {
     return dial(lane, lane.pair, now_ns);
   }
   // The stream goes on where it is until the home pair is known to be good.
-  const bool is_away = lane.is_up() && lane.pair % pairs_.size() != lane.home_pair % pairs_.size();
+  const bool is_away = lane.is_up() && !lane.is_at_home(pairs_.size());
   const int64_t return_ns = lane.dial_since_ns + pause_ns(kReturnNsMin, lane.returns, kReturnNsMax);
   if (!is_away || now_ns < return_ns) return;
   ++lane.returns;

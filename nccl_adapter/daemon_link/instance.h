@@ -84,9 +84,10 @@ class Instance final : public Environment, private CommOwner {
   void wake_workers() { lyre_wake_workers(context()); }
   /// Like progress_in_series(), for a test() of `request`. NCCL tests its requests in rounds and
   /// yields the core after a round that found nothing. The call that finds the end of such a round
-  /// waits where another thread computes on this core (Rest). The first call after a small send
-  /// does so, too (SmallSends), and where no thread computes it yields: the worker or the peer's
-  /// rank may wait for this core. Meanwhile `lock`, which holds mutex(), is free.
+  /// waits where another thread computes on this core, or where the host is crowded, messages are
+  /// large and the yields reach no thread (Rest). The first call after a small send does so, too
+  /// (SmallSends), and where there is no reason to wait it yields: the worker or the peer's rank
+  /// may wait for this core. Meanwhile `lock`, which holds mutex(), is free.
   nccl_abi::Result progress_in_round(const Request* request, std::unique_lock<std::mutex>& lock);
   void begin_round() {
     round_began_with_ = nullptr;

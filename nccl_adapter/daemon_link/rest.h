@@ -20,8 +20,9 @@ class Rest {
   Rest(const Rest&) = delete;
   Rest& operator=(const Rest&) = delete;
 
-  /// Arms the context. False: do not wait, because events wait, no other thread computes on this
-  /// core, or another thread rests already.
+  /// Arms the context. False: do not wait, because events wait, another thread rests already, or
+  /// lyre_arm_rest() sees no reason: no thread computes on this core, and the host is not crowded,
+  /// messages are small, or yields reach another thread.
   bool begin(lyre_context* context);
   /// Waits for the daemon or for a thread that took events.
   void wait();

@@ -1,27 +1,14 @@
 #include "nccl_adapter/transport/acceptor.h"
 
 #include <algorithm>
-#include <mutex>
-#include <optional>
 #include <utility>
 
 #include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/transport/address.h"
-#include "nccl_adapter/transport/line_budget.h"
 #include "nccl_adapter/transport/rails.h"
 
 namespace lyre::nccl_adapter {
 namespace {
-
-// A port scanner finds the ports of all instances of the process, and must not use up the lines
-// that name a peer with another version.
-std::optional<uint64_t> take_line(bool is_version, int64_t now_ns) {
-  static std::mutex mutex;
-  static LineBudget for_strangers(kForeignLinesPerHour);
-  static LineBudget for_versions(kForeignLinesPerHour);
-  const std::lock_guard lock(mutex);
-  return (is_version ? for_versions : for_strangers).take(now_ns);
-}
 
 void log_stranger(const std::string& address, const std::string& why, uint64_t left_out) {
   std::string others;
@@ -40,8 +27,8 @@ Decision version_mismatch(const Hello& hello) {
 }  // namespace
 
 std::unique_ptr<Acceptor> Acceptor::open(Environment* environment, HelloReceiver* receiver,
-                                         Telemetry* telemetry) {
-  std::unique_ptr<Acceptor> acceptor(new Acceptor(environment, receiver, telemetry));
+                                         Telemetry* telemetry, ForeignLines* lines) {
+  std::unique_ptr<Acceptor> acceptor(new Acceptor(environment, receiver, telemetry, lines));
   const int code = acceptor->listen();
   if (code == 0) return acceptor;
   if (!environment->note_daemon_error(code)) log_warn("cannot listen: %s", lyre_last_error());
@@ -157,7 +144,7 @@ void Acceptor::refuse(PendingConnection* pending, const Decision& decision, uint
 void Acceptor::reject_foreign(const PendingConnection& pending, const std::string& why,
                               bool is_version) {
   telemetry_->count_foreign(pending.address);
-  const auto left_out = take_line(is_version, environment_->clock().monotonic_ns());
+  const auto left_out = lines_->take(is_version, environment_->clock().monotonic_ns());
   if (left_out) log_stranger(pending.address, why, *left_out);
 }
 

@@ -11,6 +11,7 @@
 #include "nccl_adapter/observe/telemetry.h"
 #include "nccl_adapter/protocol/hello.h"
 #include "nccl_adapter/transport/environment.h"
+#include "nccl_adapter/transport/foreign_lines.h"
 #include "nccl_adapter/transport/stream.h"
 
 namespace lyre::nccl_adapter {
@@ -50,7 +51,8 @@ class Acceptor {
   /// Fails: nullptr with a line in the log. Blocks while the daemon opens the listener, at most
   /// twice the patience of the context (limits.h).
   static std::unique_ptr<Acceptor> open(Environment* environment, HelloReceiver* receiver,
-                                        Telemetry* telemetry);
+                                        Telemetry* telemetry,
+                                        ForeignLines* lines = &ForeignLines::of_process());
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -79,8 +81,9 @@ class Acceptor {
     int64_t deadline_ns = 0;
   };
 
-  Acceptor(Environment* environment, HelloReceiver* receiver, Telemetry* telemetry)
-      : environment_(environment), receiver_(receiver), telemetry_(telemetry) {}
+  Acceptor(Environment* environment, HelloReceiver* receiver, Telemetry* telemetry,
+           ForeignLines* lines)
+      : environment_(environment), receiver_(receiver), telemetry_(telemetry), lines_(lines) {}
   /// A LYRE_E code.
   int listen();
 
@@ -98,6 +101,7 @@ class Acceptor {
   Environment* environment_;
   HelloReceiver* receiver_;
   Telemetry* telemetry_;
+  ForeignLines* lines_;
   lyre_listener* listener_ = nullptr;
   uint16_t port_ = 0;  ///< 0: the daemon chooses
   std::vector<std::unique_ptr<PendingConnection>> pending_;

@@ -84,6 +84,12 @@ bool Lane::is_stalled(int64_t now_ns) const {
   return is_up() && transport->unacked_bytes() > 0 && now_ns - moved_ns >= stall_ns();
 }
 
+void Lane::want_again() {
+  if (!std::exchange(is_unwanted, false)) return;
+  redial_ns = 0;
+  if (is_up()) pair = attached_pair;
+}
+
 void Lane::forgive(int64_t now_ns, bool is_at_home) {
   if (is_at_home && now_ns - attached_ns > kReturnNsMax) returns = 0;
   if (now_ns - replace_ns > kSlowForgetNs) replaced = 0;

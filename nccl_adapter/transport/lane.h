@@ -36,6 +36,11 @@ struct Lane final : SessionOwner {
   int64_t stall_ns() const;
   /// Nothing was acknowledged for that long although something should have been.
   bool is_stalled(int64_t now_ns) const;
+  /// Another session shall not take the place of this one any more. What was tried meanwhile is
+  /// forgotten: the next trouble begins where the session is.
+  void want_again();
+  /// Whether the session has the home pair, of `pairs` ones.
+  bool is_at_home(size_t pairs) const { return attached_pair % pairs == home_pair % pairs; }
   /// What has gone well for long counts no more: the next trouble is treated as the first one.
   /// `is_at_home`: the session has the home pair.
   void forgive(int64_t now_ns, bool is_at_home);

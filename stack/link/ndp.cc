@@ -178,7 +178,8 @@ void Ndp::remove_router(uint8_t port, const IpAddress& address, Nanos now) {
   routers_.pop_back();
   ++generation_;
   // Another one may have come meanwhile, whose next advertisement is minutes away.
-  if (!default_router(port)) solicit_routers(ports_[port], now);
+  // The answer to the speaker reaches the other workers, too.
+  if (!default_router(port)) solicit_routers(ports_[port], now + first_question_after_);
 }
 
 void Ndp::suspect(uint8_t port, const IpAddress& address, Nanos now) {
@@ -332,7 +333,9 @@ void Ndp::adopt(Own& own, AddressState found, Nanos now) {
   own.deadline = speaks_ ? now : kNever;
   look_at_states();
   Port& port = ports_[own.port];
-  if (port.takes_routers && is_ipv6_link_local(own.address.address)) {
+  // A worker that follows may have heard the answer to the speaker already.
+  const bool must_ask = speaks_ || !default_router(own.port);
+  if (must_ask && port.takes_routers && is_ipv6_link_local(own.address.address)) {
     solicit_routers(port, now + first_question_after_);
   }
 }

@@ -46,7 +46,7 @@ std::optional<Nanos> NeighbourBoard::asked_elsewhere(const Place& place, uint32_
   // Negative: the other worker's turn began later.
   const auto age = millis(static_cast<int32_t>(millis_of(now) - static_cast<uint32_t>(question)));
   if (age >= span || age <= Nanos{0} - span) return std::nullopt;
-  return now + span - later(age, Nanos{0});
+  return now + span - age;
 }
 
 void NeighbourBoard::note_question(const Place& place, uint32_t worker, Nanos now) {

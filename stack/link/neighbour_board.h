@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -47,7 +46,6 @@ class NeighbourBoard {
   };
   Place place_of(uint8_t port, const IpAddress& ip) const;
   uint32_t place_count() const { return static_cast<uint32_t>(places_.size()); }
-  uint32_t worker_count() const { return worker_count_; }
 
   void set_knows(uint32_t place, uint32_t worker, bool knows) {
     set(places_[place].knowers, worker, knows);

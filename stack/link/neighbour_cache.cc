@@ -122,8 +122,9 @@ void NeighbourCache::doubt(uint8_t port, const IpAddress& ip, Nanos now) {
   set_deadline(*entry, now);
 }
 
-void NeighbourCache::forget(uint8_t port) {
+void NeighbourCache::forget(uint8_t port, Nanos now) {
   tables_[port].reset();
+  forgotten_at_[port] = now;
   ++generation_;
 }
 
@@ -138,7 +139,7 @@ void NeighbourCache::run_port(uint8_t port, Nanos now, SolicitList& out) {
   NeighbourTable& table = tables_[port];
   Nanos earliest{0};
   postponed_ = 0;
-  while (table.next_deadline() <= now) {
+  for (uint32_t i = 0; i < kDuePerTimerMax && table.next_deadline() <= now; ++i) {
     if (step({port, table.first_due()}, now, out)) continue;
     const bool is_short_of_rate =
         !out.full() && !lost_.full() && postponed_ < kPostponedPerTimerMax;
@@ -266,12 +267,14 @@ bool NeighbourCache::try_ask(Entry entry, std::optional<MacAddress> mac, Nanos n
 }
 
 /// Another worker has asked all hosts for the address: its question counts as one of this worker,
-/// which the answer reaches as well.
+/// which the answer reaches as well. The last try is this worker's own, because the question of the
+/// other one may have found no buffer. What was sent before the link came up is lost.
 bool NeighbourCache::try_wait_for_other(Entry entry, Nanos now) {
   Neighbour& wanted = at(entry);
+  if (wanted.tries + 1 == kSolicitsMax) return false;
   const NeighbourBoard::Place place = board().place_of(entry.port, wanted.ip);
   const auto until = board().asked_elsewhere(place, seat_->worker(), now, kRetransmitTime);
-  if (!until) return false;
+  if (!until || *until - kRetransmitTime < forgotten_at_[entry.port]) return false;
   ++wanted.tries;
   set_deadline(entry, *until);
   return true;

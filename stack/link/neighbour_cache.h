@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -26,6 +27,9 @@ inline constexpr size_t kLostPerTimerMax = 32;
 inline constexpr Nanos kPostponement = millis(250);
 /// Neighbours of one port that one call of on_timer() can postpone.
 inline constexpr uint32_t kPostponedPerTimerMax = 32;
+/// Neighbours of one port whose deadlines one call of on_timer() handles. Those that become stale,
+/// or that another worker has asked for, take no place in its lists.
+inline constexpr uint32_t kDuePerTimerMax = 256;
 
 /// RFC 4861 10: REACHABLE_TIME before its random factor of 0.5 to 1.5, RETRANS_TIMER,
 /// DELAY_FIRST_PROBE_TIME, MAX_MULTICAST_SOLICIT and MAX_UNICAST_SOLICIT. ARP uses the same values.
@@ -70,7 +74,8 @@ struct Advertised {
 /// The neighbours of one worker's ports, of both families, in the states of RFC 4861 7.3.2. It
 /// queues no packets: a sender whose next hop is kPending tries again when generation() has
 /// changed. Each port has a table of its own, so the hosts on one port do not displace those on
-/// another. Workers of one board do not ask all hosts for what one of them has just asked for.
+/// another. Workers of one board do not ask all hosts for what one of them has just asked for; but
+/// before a worker gives up, it has asked by itself.
 /// Thread: one. Units: time is the caller's `now`.
 class NeighbourCache {
  public:
@@ -105,12 +110,13 @@ class NeighbourCache {
   /// alone.
   void doubt(uint8_t port, const IpAddress& ip, Nanos now);
 
-  /// Other hosts may be reachable over `port` from now on: no MAC of its entries is valid.
-  void forget(uint8_t port);
+  /// Other hosts may be reachable over `port` from now on: no MAC of its entries is valid, and no
+  /// question that another worker has sent counts.
+  void forget(uint8_t port, Nanos now);
 
   /// Appends the solicitations that are due. Call when next_deadline() has passed; what does not
-  /// fit into `out` stays due, what exceeds the rate becomes due again when the rate allows it, for
-  /// neighbours without holders after those with holders.
+  /// fit into `out`, or exceeds kDuePerTimerMax, stays due; what exceeds the rate becomes due again
+  /// when the rate allows it, for neighbours without holders after those with holders.
   void on_timer(Nanos now, SolicitList& out);
   /// The neighbours that the last on_timer() made unreachable.
   const LostList& lost() const { return lost_; }
@@ -159,6 +165,7 @@ class NeighbourCache {
   LostList lost_;
   uint32_t postponed_ = 0;              ///< by run_port(), of its port
   std::vector<NeighbourTable> tables_;  ///< of kPortsMax ports
+  std::array<Nanos, kPortsMax> forgotten_at_{};
 };
 
 }  // namespace lyre::link

@@ -29,7 +29,7 @@ struct Neighbour {
   Nanos confirmed_at;       ///< when it became kReachable last
   MacAddress mac;
   State state = State::kUnasked;  ///< set by NeighbourTable::set_state() only
-  uint8_t tries = 0;              ///< solicitations sent since the state was entered
+  uint8_t tries = 0;              ///< since the state was entered; with those of other workers
   bool is_wanted = false;         ///< resolve() asked for it at least once
   uint32_t holders = 0;           ///< sessions that send to it
   uint32_t heap_place = UINT32_MAX;

@@ -17,7 +17,7 @@ void Neighbours::set_port(uint8_t port, const NdpPort& description, Nanos now) {
 
 void Neighbours::on_link_up(uint8_t port, Nanos now) {
   LYRE_CHECK(port < kPortsMax);  // from the control thread, for a configured port
-  cache_.forget(port);
+  cache_.forget(port, now);
   arp_.on_link_up(port, now);
   ndp_.on_link_up(port, now);
   mld_.speak_up(port, now);

@@ -103,8 +103,14 @@ void Neighbourhood::on_ndp(uint8_t port, const link::NdpArrival& arrival) {
   const bool is_change = state_.neighbours.ndp().generation() != own;
   const bool is_news = state_.neighbours.cache().generation() != known;
   const bool is_for_all = is_change || concerns_all(port, arrival.packet, handled, is_news);
-  share(WorkerMessage::NdpUpdate{port, arrival}, port, subject_of(arrival.packet),
-        is_for_all ? kAllWorkers : 0);
+  // What this worker must drop the others must drop, too, unless it is about a neighbour that only
+  // they know.
+  const bool is_advertisement =
+      arrival.packet.message.type == wire::NdpType::kNeighbourAdvertisement;
+  if (is_for_all || is_advertisement || !handled.drop) {
+    share(WorkerMessage::NdpUpdate{port, arrival}, port, subject_of(arrival.packet),
+          is_for_all ? kAllWorkers : 0);
+  }
   // Sessions from a lost address end at once, and those through a lost router move.
   if (is_change) state_.router.wake_for_update(kAllWorkers);
   update_routes();

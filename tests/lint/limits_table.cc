@@ -153,11 +153,12 @@ void add_receive_pool(std::vector<Limit>& out) {
                             " each an equal part of half the pool";
   out.push_back(
       fixed("receive slots that a uid may hold in any case", floor, "it has the limits above"));
-  out.push_back(fixed("the same of a client",
-                      floor + ", while its uid has at most " +
-                          std::to_string(ReceiveAccounts::kFloorsOfUser) +
-                          " for each slot free above the reserve",
-                      "the same"));
+  out.push_back(fixed(
+      "the same of a client",
+      floor + ", while its uid has at most " + std::to_string(ReceiveAccounts::kFloorsOfUser) +
+          " for each slot free above the reserve and each client of the uid is left " +
+          std::to_string(ReceiveAccounts::kFloorsLeft) + " times as many as this one has",
+      "the same"));
   out.push_back(fixed("receive slots that are kept free",
                       share(ReceiveAccounts::kReserveShare) + " of the pool",
                       "below five eighths of them unread sessions are reset, of the uid with most "

@@ -40,7 +40,8 @@ DriverCalls::~DriverCalls() {
 void DriverCalls::await_none() {
   AllCalls& all = all_calls();
   const std::lock_guard lock(all.mutex);
-  waits_.fetch_add(1, std::memory_order_relaxed);
+  // Release: the driver has marked the port before. Partner: waits().
+  waits_.fetch_add(1, std::memory_order_release);
   // Full fence: orders the driver's state and waits_, which are written, before the flags. Partner:
   // enter().
   std::atomic_thread_fence(std::memory_order_seq_cst);

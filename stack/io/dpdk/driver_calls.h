@@ -31,8 +31,9 @@ class DriverCalls {
   /// Returns when each call of any thread that had begun is over. REQUIRES: the caller is in none.
   static void await_none();
   /// How often await_none() was called. In a call: what follows another number is no device of
-  /// before. Relaxed: await_none() counts before its fence, and enter() has the other one.
-  static uint64_t waits() { return waits_.load(std::memory_order_relaxed); }
+  /// before. Acquire: who sees a count sees the driver's state of that time or a later one, not the
+  /// link of the device of before. Partner: the release of await_none().
+  static uint64_t waits() { return waits_.load(std::memory_order_acquire); }
 
  private:
   inline static std::atomic<uint64_t> waits_{1};
@@ -53,7 +54,7 @@ auto driver_call(DriverCalls& calls, Call&& call) {
 /// DPDK's interrupt thread and without a barrier (22.11 to 26.07). A burst that overlaps with it
 /// would use a ring at address 0. No burst is therefore made before the link was seen up, which the
 /// driver stores last, after each disconnection anew. On a CPU that reorders stores the rings may
-/// become visible after the link: the burst of the next turn is the first.
+/// become visible after the link: the next call makes the first burst.
 /// Thread: one.
 class ConnectedCalls {
  public:

@@ -32,7 +32,7 @@ struct WorkerMessage {
     kClaimRefused,  ///< back to the sender of a claim: another worker has that connection
     kUnclaim,       ///< to the home of `tuple`: the sender does not have that connection any more
     kMigrate,       ///< back to the receiver: the connection itself, and the SYN-ACK it waits for
-    kNeighbourUpdate,  ///< to every other worker: an ARP or NDP packet arrived
+    kNeighbourUpdate,  ///< to the other workers that it concerns: an ARP or NDP packet arrived
   };
   /// A connection in SYN-SENT that moves.
   struct Migration {

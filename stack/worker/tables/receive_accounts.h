@@ -14,10 +14,11 @@ namespace lyre::worker {
 /// the pool, each of several that take all they can gets an equal part, and the reserve stays free
 /// of them, whatever their number and weights. Only users below their floor take slots of the
 /// reserve. No limit has to be configured, and none is found by a walk.
-/// A client below its floor has it beside others of its user that have all of their shares. The
-/// clients of one user, of whatever number, leave a part of the pool to other users nevertheless.
-/// Accounts are by context index; sessions that no context owns share one more.
-/// Owner: takes its memory at construction. Thread: the worker.
+/// Beside others of its user that have all of their shares, a client has its floor, or what its
+/// user has left of that: clients that come later find some as well. The clients of one user, of
+/// whatever number, leave a part of the pool to other users nevertheless. Accounts are by context
+/// index; sessions that no context owns share one more. Owner: takes its memory at construction.
+/// Thread: the worker.
 class ReceiveAccounts {
  public:
   /// What may be held for each slot that is free above the reserve.
@@ -34,6 +35,9 @@ class ReceiveAccounts {
   /// A client may have its floor while its user has at most so many slots for each that is free
   /// above the reserve: one user then leaves an 18th of the pool above the reserve.
   static constexpr uint32_t kFloorsOfUser = 16;
+  /// So many times what a client has of its floor is then left for each client of its user. With 4
+  /// the default of 192 clients of a uid and 8192 slots leave one slot at least to the next client.
+  static constexpr uint32_t kFloorsLeft = 4;
   /// Below this share of the pool (1/n) nothing is copied into slots that could be sent otherwise.
   static constexpr uint32_t kLowShare = 8;
   /// The last share of the pool (1/n) is for packets that need a slot only while they are looked
@@ -118,18 +122,21 @@ class ReceiveAccounts {
 
   uint32_t held_by(uint32_t context) const { return account_of(context).held; }
   uint32_t weight_of(uint32_t context) const { return account_of(context).weight; }
-  /// Slots that the client may have now, beside what others of its user have: at least one.
+  /// Slots that the client may have now, beside what others of its user have. At least one, so that
+  /// a share of it can be told; may_hold() decides.
   uint32_t limit_of(uint32_t context, uint32_t slots_free) const {
     const Account& account = account_of(context);
     const uint64_t share = share_of(account, slots_free);
     const uint64_t others = users_[account.user].held - account.held;
     const auto beside = [others](uint64_t of_user) { return of_user - std::min(others, of_user); };
     const uint64_t of_share = std::min(kShare.client * share, beside(kShare.user * share));
-    const uint64_t of_floor = std::min<uint64_t>(floor_, beside(kFloorsOfUser * share));
+    const uint64_t taken_by_next = 1 + kFloorsOfUser * left_for_one(account);
+    const uint64_t of_floor =
+        std::min<uint64_t>(floor_, beside(kFloorsOfUser * share) / taken_by_next + 1);
     const uint64_t limit = std::max({of_share, of_floor, beside(user_floor_)});
     return static_cast<uint32_t>(std::clamp<uint64_t>(limit, 1, slot_count_));
   }
-  /// What each client may have beside greedy ones of its user.
+  /// What each client may have beside greedy ones of its user, as far as they leave it.
   uint32_t floor() const { return floor_; }
   /// What each user may have in any case.
   uint32_t user_floor() const { return user_floor_; }
@@ -174,11 +181,18 @@ class ReceiveAccounts {
   uint64_t share_of(const Account& account, uint32_t slots_free) const {
     return uint64_t{slots_free - std::min(slots_free, reserve_)} * account.weight;
   }
+  /// What is left of `share` for the floors of its user's clients, for each slot of its own floor.
+  uint64_t left_for_one(const Account& account) const {
+    return uint64_t{kFloorsLeft} * users_[account.user].clients * account.weight;
+  }
   bool is_within(const Account& account, uint32_t slots_free, const Limits& limits) const {
     const uint64_t of_user = users_[account.user].held;
     if (of_user < user_floor_) return true;
     const uint64_t share = share_of(account, slots_free);
-    if (account.held < floor_) return of_user <= kFloorsOfUser * share;
+    if (account.held < floor_) {
+      const uint64_t left = account.held * left_for_one(account);
+      if (of_user + kFloorsOfUser * left <= kFloorsOfUser * share) return true;
+    }
     return account.held <= limits.client * share && of_user <= limits.user * share;
   }
   /// Where there are more of them than half of kFloorShare, each has an equal part of one half of

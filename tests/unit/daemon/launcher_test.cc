@@ -27,7 +27,7 @@ class LauncherTest : public DaemonTest {
                return Result<std::unique_ptr<io::Backend>>(std::make_unique<SimBackend>(states_));
              },
          .limit_workers =
-             [this](Config& limited, uint32_t most) {
+             [this](Config& limited, uint32_t, uint32_t most) {
                limits_.push_back(most);
                limited.cores.resize(most);
              },

@@ -133,6 +133,15 @@ TEST(CoreChoice, SharesAreInProportionToWhatIsAskedFor) {
   EXPECT_EQ(total, kMost);
 }
 
+// An upgrade needs as many as the running daemon has, also while a link is down and has no speed.
+TEST(CoreChoice, AtLeastSoManyAsFarAsTheNodesHaveThem) {
+  const std::vector<PortDemand> two = {{0}, {1}};
+  EXPECT_THAT(choose_cores(machine_of(2, 4, 1), two, 4, 4), ElementsAre(2, 3, 6, 7));
+  EXPECT_THAT(choose_cores(machine_of(2, 4, 1), two, 3, 3), ElementsAre(2, 3, 7));
+  const std::vector<PortDemand> one = {{0}};
+  EXPECT_THAT(choose_cores(machine_of(2, 4, 1), one, 4, 4), ElementsAre(1, 2, 3));
+}
+
 TEST(CoreChoice, EachNodeOfANicHasOne) {
   EXPECT_THAT(workers_at_nodes(3, 100, 1, {{0, 1500000}, {1, 10000}, {2, 10000}}),
               ElementsAre(62, 1, 1));

@@ -1,12 +1,19 @@
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 
 #include <cerrno>
 
 #include "daemon/base/daemon_limits.h"
+#include "daemon/base/descriptor_queue.h"
+#include "daemon/base/owned_fd.h"
+#include "daemon/base/shared_memory.h"
 #include "daemon/config/config.h"
 #include "daemon/control/context_registry.h"
+#include "daemon/protocol/handover_records.h"
+#include "stack/base/page_size.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
+#include "stack/record/stream.h"
 #include "tests/unit/daemon/fake_workers.h"
 
 // How much memory a context has, and for whom it counts.
@@ -50,6 +57,48 @@ TEST(ContextMemoryShare, CountsForTheUidWithRingsAndCopies) {
   ASSERT_FALSE(refused.ok()) << "the arenas alone have 3 MiB";
   EXPECT_EQ(refused.error().code, EDQUOT);
   EXPECT_TRUE(registry.attach(small_terms(8)).ok()) << "another uid";
+}
+
+/// What a daemon left that gave each worker 4 MiB for copies: a context of uid 7 with 1 MiB.
+struct LargeCopiesLeft {
+  static constexpr uint32_t kWorkers = 16;
+
+  LargeCopiesLeft() {
+    const ClientRecord client{.generation = 1,
+                              .uid = 7,
+                              .abi_version = channel::kAbiVersions.min,
+                              .arena_bytes = 1 << 20,
+                              .copy_bytes = kWorkers * kCopyBytesPerWorkerMax,
+                              .page_bytes = system_page_bytes(),
+                              .is_attached = true};
+    records.add(record::Kind::kClient, kDaemonHandoverVersion,
+                [&](record::FieldWriter& fields) { list_client(fields, client); });
+    const auto layout = channel::ContextLayout::of(kWorkers, client.arena_bytes, client.copy_bytes);
+    auto memory = SharedMemory::create("lyre-test", layout.total_bytes, SharedWith::kWriters);
+    EXPECT_TRUE(memory.ok());
+    descriptors.add(memory->release());
+    for (uint32_t i = 0; i < 2 + kWorkers; ++i) descriptors.add(OwnedFd(::eventfd(0, EFD_CLOEXEC)));
+  }
+
+  record::Writer records;
+  DescriptorQueue descriptors;
+};
+
+// Clients that a daemon with 64 MiB of copies had attached took the whole share of their uid from
+// the one that took over.
+TEST(ContextMemoryShare, OfAContextThatWasTakenOverCountsAsThatOfANewOne) {
+  FakeWorkers workers{LargeCopiesLeft::kWorkers};
+  RegistryOptions options = small_options();
+  options.arena_bytes_per_uid_max = 40 << 20;
+  ContextRegistry registry(workers, options);
+  LargeCopiesLeft left;
+  record::Reader in(left.records.bytes());
+  const Status taken =
+      registry.take_over({.next_generation = 2, .client_count = 1}, {}, in, left.descriptors);
+  ASSERT_TRUE(taken.ok()) << taken.error().text;
+  const auto second = registry.attach(small_terms(7));
+  EXPECT_TRUE(second.ok()) << second.error().text;
+  EXPECT_FALSE(registry.attach(small_terms(7)).ok());
 }
 
 TEST(ContextMemoryShare, OfAllContextsOfAUidFitsTheDefaults) {

@@ -99,6 +99,30 @@ TEST_F(DeadTelemetry, WhatIsNotThePluginsStays) {
   EXPECT_EQ(std::distance(begin(left), end(left)), 7);
 }
 
+// Its removal would free all of that, and could take long.
+TEST_F(DeadTelemetry, WithMemoryBehindItsEndStays) {
+  constexpr off_t kBehindBytes = off_t{8} << 20;
+  constexpr auto kBytes = static_cast<off_t>(nccl_abi::kTelemetryBytes);
+  const OwnedFd large = make("lyre-comms-65531-1-0000000000000001", kUser);
+  const OwnedFd full = make("lyre-comms-65531-2-0000000000000001", kUser);
+  if (::fallocate(large.get(), FALLOC_FL_KEEP_SIZE, 0, kBytes + kBehindBytes) != 0) {
+    GTEST_SKIP() << "a file system without fallocate()";
+  }
+  ASSERT_EQ(::fallocate(full.get(), 0, 0, kBytes), 0);
+  EXPECT_EQ(sweep(), 1);
+  EXPECT_TRUE(is_there("lyre-comms-65531-1-0000000000000001"));
+}
+
+// Who may write above the directory could lead the daemon into another one of its own.
+TEST_F(DeadTelemetry, BehindALinkIsNotLookedFor) {
+  make("lyre-comms-65531-4711-0000000000000001", kUser);
+  const std::string link = directory_ + "-link";
+  ASSERT_EQ(::symlink(directory_.c_str(), link.c_str()), 0);
+  EXPECT_EQ(remove_dead_telemetry(link), 0u);
+  ::unlink(link.c_str());
+  EXPECT_EQ(remove_dead_telemetry(directory_), 1u);
+}
+
 TEST_F(DeadTelemetry, WhereTheDirectoryIsOfAnotherUserNothingIsRemoved) {
   make("lyre-comms-65531-4711-0000000000000001", kUser);
   give_directory_to(kOther);

@@ -42,6 +42,23 @@ TEST_F(MachineProbeTest, WhatIsThereIsRight) {
   EXPECT_THAT(probe("net_memif0,socket=" + tree_.path("new/wire.sock").string()), ElementsAre());
 }
 
+// Nobody could attach, and each program heard that only when it tried.
+TEST_F(MachineProbeTest, AShareOfMemoryBelowTheSmallestContextIsNamed) {
+  auto config = parse_config("[daemon]\nsocket = \"" + tree_.path("l.sock").string() +
+                                 "\"\nsocket_group = \"\"\n[workers]\ncores = [1]\n[clients]\n"
+                                 "arena_bytes_per_uid_max = 2097152\n[[port]]\nname = \"a\"\n"
+                                 "address = \"10.9.0.1/24\"\ndevice = \"0000:00:06.0\"\n",
+                             "f");
+  ASSERT_TRUE(config.ok()) << config.error().text;
+  EXPECT_THAT(probe_machine(*config, tree_.roots()),
+              ElementsAre(StartsWith("f: clients.arena_bytes_per_uid_max: 2097152 lets no client "
+                                     "attach: with 1 worker(s) rings, copy area")));
+  config->arena_bytes_per_uid_max = 8 << 20;
+  EXPECT_THAT(probe_machine(*config, tree_.roots()), ElementsAre());
+  config->cores.resize(64, 1);
+  EXPECT_EQ(probe_machine(*config, tree_.roots()).size(), 1u) << "24 MiB";
+}
+
 TEST_F(MachineProbeTest, AnAbsentNicNamesThoseThatAreThere) {
   EXPECT_THAT(probe("0000:00:0b.0"),
               ElementsAre("f:7: port.device: '0000:00:0b.0' of 'a' is no NIC of this machine, "
@@ -152,8 +169,12 @@ TEST_F(MachineProbeTest, SocketsAndGroupsOfDomains) {
 TEST_F(MachineProbeTest, RequiredHugepages) {
   const std::string required = "[memory]\nhugepages = \"yes\"\n";
   EXPECT_THAT(probe("0000:00:06.0", required),
-              ElementsAre(StartsWith("f:5: memory.hugepages: hugepages are required and none is "
-                                     "reserved, allowed: ")));
+              ElementsAre(StartsWith("f:5: memory.hugepages: hugepages of 2 MiB are required and "
+                                     "none is reserved, allowed: ")));
+  tree_.write("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "4\n");
+  EXPECT_THAT(probe("0000:00:06.0", required),
+              ElementsAre(HasSubstr("none is reserved (pages of other sizes are not used: 1 GiB), "
+                                    "allowed: ")));
   tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "4\n");
   tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "0\n");
   EXPECT_THAT(probe("0000:00:06.0", required), ElementsAre());

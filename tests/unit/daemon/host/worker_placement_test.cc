@@ -53,6 +53,13 @@ TEST_F(WorkerPlacementTest, AutoMayBeLimitedAfterwards) {
   EXPECT_EQ(config.memory_nodes.size(), 3u);
   EXPECT_EQ(config.other_cores.size(), 3u);
 
+  // As an upgrade does, whose NIC tells no speed.
+  place_workers(config, tree_.roots(), allowed, 2, 2);
+  EXPECT_THAT(config.cores, ElementsAre(6, 7));
+  config.ports[0].speed_mbps = 0;
+  place_workers(config, tree_.roots(), allowed, 3, 3);
+  EXPECT_THAT(config.cores, ElementsAre(5, 6, 7));
+
   Config listed = placed("[workers]\ncores = [5, 1]\n", "0000:00:06.0", 60000);
   place_workers(listed, tree_.roots(), allowed, 1);
   EXPECT_THAT(listed.cores, ElementsAre(5, 1)) << "the file names them";

@@ -64,6 +64,12 @@ TEST(Offer, WhatDiffersIsNamed) {
     return offer.ok() ? std::string() : offer.error().text;
   };
   EXPECT_THAT(complaint_of([](Config& c) { c.cores.pop_back(); }), HasSubstr("1 workers"));
+  EXPECT_THAT(complaint_of([](Config& c) {
+                c.cores.pop_back();
+                c.has_chosen_cores = true;
+              }),
+              HasSubstr("workers.cores = \"auto\" chose 1 workers, the running daemon has 2: this "
+                        "needs a restart of the daemon, or a list of 2 cores there"));
   EXPECT_THAT(complaint_of([](Config& c) { c.ports.pop_back(); }), HasSubstr("1 ports"));
   EXPECT_THAT(complaint_of([](Config& c) { c.ports[1].device = "net_tap0"; }),
               HasSubstr("port 'rail1' is net_tap0"));

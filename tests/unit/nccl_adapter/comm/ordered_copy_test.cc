@@ -37,7 +37,8 @@ TEST(OrderedCopy, CopiesEveryByteAndNoOther) {
 }
 
 /// A copy in a process of its own, one instruction after the other: what a GPU that polls the
-/// memory could see. The memory holds zeros before.
+/// memory could see. The memory holds zeros before. On a processor that reorders stores a GPU could
+/// see more: a missing barrier is not found here.
 class SteppedCopy : public ::testing::Test {
  protected:
   SteppedCopy() {

@@ -40,7 +40,7 @@ void keep_acceptor_warning(nccl_abi::LogLevel level, unsigned long, const char*,
 
 class DialAndAcceptor : public TwoHosts, private HelloReceiver {
  protected:
-  DialAndAcceptor() : acceptor_(Acceptor::open(&there(), this, &telemetry_)) {
+  DialAndAcceptor() : acceptor_(Acceptor::open(&there(), this, &telemetry_, &lines_)) {
     there().on_listener = [this] { acceptor_->on_ready(); };
   }
   ~DialAndAcceptor() override {
@@ -86,6 +86,7 @@ class DialAndAcceptor : public TwoHosts, private HelloReceiver {
   std::vector<Stream> taken_;
   Waiter waiter_;
   Telemetry telemetry_{"none", "host1", "sim/1", 1};
+  ForeignLines lines_;  // those of the process know the time of earlier tests
   std::unique_ptr<Acceptor> acceptor_;
 
  private:

@@ -166,6 +166,39 @@ TEST_F(LaneInAWorld, ForgetsHowOftenItWasTriedAtHomeWhenItWasThereForLong) {
   EXPECT_EQ(lane_.returns, 0u);
 }
 
+// A dial for another path that failed moves on the pair that is tried next, not the session.
+TEST_F(LaneInAWorld, IsAtHomeWhereItsSessionIs) {
+  constexpr size_t kPairs = 4;
+  attach();
+  lane_.home_pair = 0;
+  lane_.attached_pair = 3;
+  lane_.pair = 0;
+  EXPECT_FALSE(lane_.is_at_home(kPairs));
+  lane_.attached_pair = 4;  // of a list that was longer
+  lane_.pair = 1;
+  EXPECT_TRUE(lane_.is_at_home(kPairs));
+}
+
+TEST_F(LaneInAWorld, ThatIsWantedAgainBeginsWhereItsSessionIs) {
+  attach();
+  lane_.attached_pair = 1;
+  lane_.pair = 2;
+  lane_.redial_ns = kSecond;
+  lane_.want_again();
+  EXPECT_EQ(lane_.pair, 2u) << "it was wanted all the time";
+  EXPECT_EQ(lane_.redial_ns, kSecond);
+  lane_.is_unwanted = true;
+  lane_.want_again();
+  EXPECT_FALSE(lane_.is_unwanted);
+  EXPECT_EQ(lane_.pair, 1u);
+  EXPECT_EQ(lane_.redial_ns, 0);
+  lane_.drop();
+  lane_.is_unwanted = true;
+  lane_.pair = 2;
+  lane_.want_again();
+  EXPECT_EQ(lane_.pair, 2u) << "there is no session";
+}
+
 TEST_F(LaneInAWorld, ForgetsHowOftenItWasSlowWhenItWasNotForLong) {
   attach();
   lane_.replaced = 6;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "stack/base/ipv6_address.h"
@@ -60,11 +61,11 @@ class TwoOnABoard : public testing::Test {
     message.target_mac = kOtherMac;
     return {kOtherMac, {{kClaimed, kAllNodes}, message}};
   }
-  NdpArrival router() const {
+  static NdpArrival router(uint16_t lifetime_s = 1800) {
     wire::NdpMessage message;
     message.type = wire::NdpType::kRouterAdvertisement;
     message.source_mac = kPeerMac;
-    message.router_lifetime_s = 1800;
+    message.router_lifetime_s = lifetime_s;
     return {kPeerMac, {{link_local_address(kPeerMac), kAllNodes}, message}};
   }
 
@@ -95,6 +96,40 @@ TEST_F(TwoOnABoard, OneWorkerAnnouncesProbesAndReportsForAll) {
   follower_.handle_ndp(0, router(), now_);
   EXPECT_TRUE(pass(seconds(10)).empty());
   EXPECT_EQ(count(Kind::kArp), kArpAnnounceCount + kArpProbeCount);
+}
+
+// Every follower asked four seconds later, although it had the router.
+TEST_F(TwoOnABoard, AFollowerThatHasHeardARouterBeforeItsAddressIsUsableDoesNotAsk) {
+  while (state_of(speaker_, kOwnLinkLocal) == AddressState::kTentative) {
+    now_ += millis(10);
+    run(speaker_);
+  }
+  ASSERT_EQ(state_of(follower_, kOwnLinkLocal), AddressState::kTentative);
+  follower_.handle_ndp(0, router(), now_);
+  EXPECT_TRUE(pass(seconds(10)).empty());
+  EXPECT_EQ(state_of(follower_, kOwnLinkLocal), AddressState::kUsable);
+}
+
+// All workers asked at once.
+TEST_F(TwoOnABoard, TheSpeakerAsksFirstWhenTheLastRouterLeaves) {
+  const auto hear = [&](uint16_t lifetime_s) {
+    for (Neighbours* each : {&speaker_, &follower_}) each->handle_ndp(0, router(lifetime_s), now_);
+  };
+  const auto is_question = [](const NeighbourOut& sent) {
+    return sent.ndp.message.type == wire::NdpType::kRouterSolicitation;
+  };
+  pass(seconds(3));
+  hear(1800);
+  pass(seconds(10));
+  said_.clear();
+  hear(0);
+  EXPECT_TRUE(pass(seconds(1)).empty());
+  EXPECT_EQ(std::ranges::count_if(said_, is_question), 1);
+  hear(1800);
+  EXPECT_TRUE(pass(seconds(10)).empty());
+  hear(0);
+  EXPECT_TRUE(std::ranges::any_of(pass(kRouterSolicitInterval * 2), is_question))
+      << "the question of the speaker may be lost";
 }
 
 // A query arrives at one worker, which may be any.
@@ -187,13 +222,55 @@ TEST_F(CachesOnABoard, OneWorkerAsksForAllThatWant) {
     now_ += micros(10);
   }
   EXPECT_EQ(asked, 1u);
-  // Nobody answers: one of them asks again after each interval, and all give up.
+  // Nobody answers: one of them asks again after an interval, then each once, and all give up.
   for (int i = 0; i < 600; ++i) {
     now_ += millis(10);
     if (i < 400) asked += run_all();
   }
-  EXPECT_EQ(asked, kSolicitsMax);
+  EXPECT_LE(asked, kSolicitsMax - 1 + kWorkers);
   for (uint32_t i = 0; i < kWorkers; ++i) EXPECT_EQ(resolve(i, host_of(1)), Answer::kUnreachable);
+}
+
+// A worker without buffers publishes its questions all the same.
+TEST_F(CachesOnABoard, NobodyGivesUpBeforeItHasAskedByItself) {
+  size_t asked = 0;
+  while (resolve(1, host_of(1)) == Answer::kPending) {
+    board_.note_question(board_.place_of(0, host_of(1)), 2, now_);
+    asked += run(1);
+    now_ += millis(10);
+  }
+  EXPECT_EQ(asked, 1u);
+}
+
+TEST_F(CachesOnABoard, NobodyReliesOnAQuestionFromBeforeTheLinkCameUp) {
+  resolve(0, host_of(1));
+  ASSERT_EQ(run(0), 1u);
+  now_ += millis(5);
+  caches_[1].forget(0, now_);
+  resolve(1, host_of(1));
+  EXPECT_EQ(run(1), 1u);
+  now_ += millis(5);
+  resolve(0, host_of(2));
+  ASSERT_EQ(run(0), 1u);
+  resolve(1, host_of(2));
+  EXPECT_EQ(run(1), 0u) << "it was sent afterwards";
+}
+
+// Those that another worker has asked for take no place in a list.
+TEST_F(CachesOnABoard, OneCallHandlesSoManyNeighboursAtMost) {
+  std::set<uint32_t> places;
+  for (uint32_t i = 0; places.size() < 2 * kDuePerTimerMax; ++i) {
+    const NeighbourBoard::Place place = board_.place_of(0, host_of(i));
+    if (!places.insert(place.index).second) continue;
+    board_.note_question(place, 0, now_);
+    resolve(1, host_of(i));
+  }
+  int calls = 0;
+  while (caches_[1].next_deadline() <= now_) {
+    EXPECT_EQ(run(1), 0u);
+    ASSERT_LT(++calls, 10);
+  }
+  EXPECT_EQ(calls, 2);
 }
 
 TEST_F(CachesOnABoard, NobodyReliesOnAQuestionThatWasAnswered) {
@@ -236,9 +313,57 @@ TEST_F(CachesOnABoard, TheBoardKnowsWhoKnowsANeighbourAndWhoWaits) {
   EXPECT_EQ(board_.waiters(place), 0b110u);
   caches_[1].advertise(0, host_of(1), {kPeerMac, true, true}, now_);
   EXPECT_EQ(board_.waiters(place), 0b100u);
-  caches_[2].forget(0);
+  caches_[2].forget(0, now_);
   EXPECT_EQ(board_.knowers(place), 0b010u);
   EXPECT_EQ(board_.waiters(place), 0u);
+}
+
+// It counted until its end less a millisecond, and then once more.
+TEST(NeighbourBoardTest, AQuestionOfATurnThatBeganLaterCountsOnce) {
+  NeighbourBoard board(kBoardKey, 2);
+  const NeighbourBoard::Place place = board.place_of(0, host_of(1));
+  const Nanos now = seconds(100);
+  board.note_question(place, 0, now + millis(1));
+  const auto until = board.asked_elsewhere(place, 1, now, kRetransmitTime);
+  ASSERT_TRUE(until);
+  EXPECT_FALSE(board.asked_elsewhere(place, 1, *until, kRetransmitTime));
+}
+
+TEST(NeighbourBoardTest, AWorkerIsInAPlaceWhileItHasOneOfItsAddresses) {
+  NeighbourBoard board(kBoardKey, 2);
+  const IpAddress first = host_of(0);
+  const NeighbourBoard::Place place = board.place_of(0, first);
+  uint32_t number = 1;
+  while (board.place_of(0, host_of(number)).index != place.index) ++number;
+  const IpAddress second = host_of(number);
+  BoardSeat seat(board, 1);
+  for (const IpAddress& each : {first, second}) {
+    seat.add(0, each);
+    seat.begin_wait(0, each);
+  }
+  seat.end_wait(0, first);
+  seat.remove(0, first);
+  EXPECT_EQ(board.knowers(place), 0b10u);
+  EXPECT_EQ(board.waiters(place), 0b10u);
+  seat.end_wait(0, second);
+  EXPECT_EQ(board.waiters(place), 0u);
+  seat.remove(0, second);
+  EXPECT_EQ(board.knowers(place), 0u);
+}
+
+TEST(NeighbourBoardTest, HasRoomForTheLastOf64Workers) {
+  constexpr uint32_t kLast = 63;
+  NeighbourBoard board(kBoardKey, kLast + 1);
+  const NeighbourBoard::Place place = board.place_of(0, host_of(1));
+  BoardSeat seat(board, kLast);
+  seat.add(0, host_of(1));
+  seat.begin_wait(0, host_of(1));
+  EXPECT_EQ(board.knowers(place), uint64_t{1} << kLast);
+  EXPECT_EQ(board.waiters(place), uint64_t{1} << kLast);
+  const Nanos now = seconds(100);
+  board.note_question(place, kLast, now);
+  EXPECT_TRUE(board.asked_elsewhere(place, 0, now, kRetransmitTime));
+  EXPECT_FALSE(board.asked_elsewhere(place, kLast, now, kRetransmitTime));
 }
 
 }  // namespace

@@ -410,11 +410,11 @@ TEST_F(NeighbourCacheTest, AFullCacheRefusesOthersUntilOneIsReleased) {
 TEST_F(NeighbourCacheTest, AHeldEntryIsAskedForAgainWhenTheLinkComesBack) {
   make_known();
   cache_.hold(0, kPeer);
-  cache_.forget(0);
+  cache_.forget(0, now_);
   EXPECT_TRUE(run().empty());
   EXPECT_EQ(resolve().answer, Answer::kPending);
   EXPECT_EQ(run().size(), 1u);
-  cache_.forget(0);
+  cache_.forget(0, now_);
   cache_.release(0, kPeer);
   EXPECT_EQ(cache_.used(), 0u);
 }
@@ -434,7 +434,7 @@ TEST_F(NeighbourCacheTest, MoreQuestionsThanFitLeaveWithTheNextCalls) {
 TEST_F(NeighbourCacheTest, OnlyThePortIsForgotten) {
   make_known();
   cache_.learn(1, kPeer, kOtherMac, true, now_);
-  cache_.forget(1);
+  cache_.forget(1, now_);
   EXPECT_EQ(resolve().answer, Answer::kKnown);
   EXPECT_EQ(cache_.resolve(1, kPeer, now_).answer, Answer::kPending);
   EXPECT_EQ(run().size(), 1u) << "and is asked for";

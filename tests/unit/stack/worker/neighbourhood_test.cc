@@ -196,6 +196,109 @@ TEST_F(OneOfFourWorkers, AClaimGoesToTheWorkerThatDefends) {
   EXPECT_EQ(woken(), uint64_t{1} << link::kSpeaker);
 }
 
+/// The same worker with a second port, of IPv6, which learns routers. It uses the first of its
+/// addresses, and still probes for the second one.
+class OneOfFourWithIpv6 : public OneOfFourWorkers {
+ protected:
+  using NdpType = wire::NdpType;
+  static constexpr uint8_t kPort6 = 1;
+  static constexpr IpAddress kOwn6{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+  static constexpr IpAddress kPeer6{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
+  static constexpr IpAddress kTentative6{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3}};
+  static constexpr IpAddress kRouter6 = link_local_address(kPeerMac);
+
+  OneOfFourWithIpv6() {
+    neighbourhood.add_port({.io = &second_link.add_queue(0, memory, kPort6),
+                            .addresses = {{kOwn6, 64}, {kTentative6, 64}},
+                            .verified_addresses = {kOwn6},
+                            .takes_routers = true});
+    neighbourhood.update_routes();
+  }
+  static link::NdpArrival message_of(NdpType type, const IpAddress& source,
+                                     const IpAddress& target = {}) {
+    link::NdpArrival out{.sender_mac = kPeerMac};
+    out.packet.addresses = {source, kAllNodes};
+    out.packet.message.type = type;
+    out.packet.message.target = target;
+    out.packet.message.source_mac = out.packet.message.target_mac = kPeerMac;
+    return out;
+  }
+  static link::NdpArrival router_for(uint16_t seconds) {
+    link::NdpArrival out = message_of(NdpType::kRouterAdvertisement, kRouter6);
+    out.packet.message.router_lifetime_s = seconds;
+    return out;
+  }
+
+  io::sim::Link second_link{{}};
+};
+
+TEST_F(OneOfFourWithIpv6, ARouterIsToldToAllAndWakesThemWhenItComesOrLeaves) {
+  for (const uint16_t lifetime_s : {uint16_t{1800}, uint16_t{0}}) {
+    neighbourhood.on_ndp(kPort6, router_for(lifetime_s));
+    EXPECT_EQ(told(), kOthers);
+    EXPECT_EQ(woken(), kOthers);
+  }
+  neighbourhood.on_ndp(kPort6, router_for(1800));
+  told();
+  woken();
+  neighbourhood.on_ndp(kPort6, router_for(1800));
+  EXPECT_EQ(told(), kOthers) << "its lifetime begins again";
+  EXPECT_EQ(woken(), 0u);
+}
+
+TEST_F(OneOfFourWithIpv6, AnAdvertisementReachesThoseThatKnowTheNeighbour) {
+  const link::NdpArrival answer = message_of(NdpType::kNeighbourAdvertisement, kPeer6, kPeer6);
+  neighbourhood.on_ndp(kPort6, answer);
+  EXPECT_EQ(told(), 0u);
+  other.add(kPort6, kPeer6);
+  neighbourhood.on_ndp(kPort6, answer);
+  EXPECT_EQ(drops(Drop::kNdpNotForUs), 2u) << "this worker does not know it";
+  EXPECT_EQ(told(), uint64_t{1} << kOther);
+  EXPECT_EQ(woken(), 0u);
+  other.begin_wait(kPort6, kPeer6);
+  neighbourhood.on_ndp(kPort6, answer);
+  EXPECT_EQ(told(), uint64_t{1} << kOther);
+  EXPECT_EQ(woken(), uint64_t{1} << kOther);
+}
+
+// A router that did not answer one of them may have been found by this one meanwhile.
+TEST_F(OneOfFourWithIpv6, EachSolicitationOfARouterIsToldToAll) {
+  const link::NdpArrival of_peer = message_of(NdpType::kNeighbourSolicitation, kPeer6, kOwn6);
+  neighbourhood.on_ndp(kPort6, of_peer);
+  EXPECT_EQ(told(), kOthers) << "a new neighbour";
+  neighbourhood.on_ndp(kPort6, of_peer);
+  EXPECT_EQ(told(), 0u);
+  neighbourhood.on_ndp(kPort6, router_for(1800));
+  told();
+  woken();
+  for (int i = 0; i < 2; ++i) {
+    neighbourhood.on_ndp(kPort6, message_of(NdpType::kNeighbourSolicitation, kRouter6, kOwn6));
+    EXPECT_EQ(told(), kOthers);
+    EXPECT_EQ(woken(), 0u);
+  }
+}
+
+TEST_F(OneOfFourWithIpv6, AnOwnerOfAnAddressOfOursIsToldToAllAndWakesThem) {
+  link::NdpArrival probe = message_of(NdpType::kNeighbourSolicitation, IpAddress{}, kTentative6);
+  probe.packet.message.source_mac.reset();
+  neighbourhood.on_ndp(kPort6, probe);
+  EXPECT_EQ(drops(Drop::kNdpConflict), 1u);
+  EXPECT_EQ(told(), kOthers);
+  EXPECT_EQ(woken(), kOthers);
+}
+
+// The others would drop it, too.
+TEST_F(OneOfFourWithIpv6, WhatEveryWorkerDropsGoesToNobody) {
+  other.add(kPort6, kPeer6);
+  other.add(0, kRouter6);
+  neighbourhood.on_ndp(kPort6, message_of(NdpType::kRouterSolicitation, kPeer6));
+  neighbourhood.on_ndp(kPort6, message_of(NdpType::kRedirect, kPeer6, kPeer6));
+  neighbourhood.on_ndp(kPort6, message_of(NdpType::kNeighbourSolicitation, kPeer6, kRouter6));
+  neighbourhood.on_ndp(0, router_for(1800));
+  EXPECT_EQ(drops(Drop::kNdpNotForUs), 4u);
+  EXPECT_EQ(told(), 0u);
+}
+
 /// A second port, with an address of IPv6 that it still probes for.
 class TentativePort : public NeighbourhoodTest {
  protected:

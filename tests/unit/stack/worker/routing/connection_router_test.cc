@@ -411,6 +411,23 @@ TEST_F(ConnectionRouterTest, ANeighbourUpdateReachesOnlyThoseWhomItConcerns) {
   EXPECT_EQ(hosts[2].updates.size(), 1u);
 }
 
+TEST(ConnectionRouter, SetsOfWorkersHoldAsManyAsThereCanBe) {
+  constexpr uint32_t kCount = channel::kWorkersMax;
+  constexpr uint32_t kLast = kCount - 1;
+  InterWorkerRings rings(kCount);
+  const auto router_of = [&](uint32_t index) {
+    return ConnectionRouter({.index = index, .worker_count = kCount, .rings = &rings, .key = kKey});
+  };
+  ConnectionRouter last = router_of(kLast);
+  last.share_neighbour_update(WorkerMessage::ArpUpdate{}, kAllWorkers);
+  for (uint32_t to = 0; to < kCount; ++to) {
+    EXPECT_EQ(rings.ring(kLast, to).is_empty(), to == kLast) << to;
+  }
+  ConnectionRouter first = router_of(0);
+  first.share_neighbour_update(WorkerMessage::ArpUpdate{}, uint64_t{1} << kLast);
+  EXPECT_FALSE(rings.ring(0, kLast).is_empty());
+}
+
 TEST_F(ConnectionRouterTest, OnlySleepersThatWaitAreWoken) {
   const std::atomic<uint32_t> sleeps{1};
   const std::atomic<uint32_t> runs{0};
