@@ -156,6 +156,9 @@ std::vector<uint32_t> choose_cores(std::span<const Processor> processors,
       next.wanted = next.given;  // the node has no more
     }
   }
+  for (const NodeShare& share : shares) {
+    while (count < least && choice.take_one(share.node)) ++count;
+  }
   const bool is_power_needed = std::any_of(
       ports.begin(), ports.end(), [](const PortDemand& port) { return port.needs_power_of_two; });
   if (is_power_needed && count > 0 && !std::has_single_bit(count)) {

@@ -35,7 +35,7 @@ PortDemand demand_of(const Roots& roots, const std::string& device, uint32_t kno
 /// as far as `most` suffices. Takes one processor of each physical core before the second, higher
 /// numbers before lower ones, processors of another node only where no NIC's node has any, and
 /// processor 0 only where there is no other. Where the speeds ask for fewer than `least`, nodes get
-/// one more each in turn, as far as they have any.
+/// one more each in turn, and what one node lacks the others give.
 /// REQUIRES: `processors` is not empty, 0 < least <= most.
 std::vector<uint32_t> choose_cores(std::span<const Processor> processors,
                                    std::span<const PortDemand> ports, uint32_t most,

@@ -8,8 +8,8 @@
 namespace lyre {
 
 /// A job of the control thread that may wait for what clients do. Each run is in a thread of its
-/// own that nobody joins, at most one at a time: neither this object's end nor that of the process
-/// waits for it. Thread: one.
+/// own that nobody joins, at most one at a time. Where it is in a system call that cannot be
+/// interrupted, the kernel keeps an ended process until that call returns. Thread: one.
 class DetachedJob {
  public:
   /// `job` may run when this object is gone, and while the process ends: it uses only its own

@@ -190,7 +190,9 @@ void Ndp::suspect(uint8_t port, const IpAddress& address, Nanos now) {
   if (default_router(port) != before) ++generation_;
   // All routers that are known may be gone, and another one may have come.
   const bool is_asking = ports_[port].solicit_at != kNever;
-  if (best_router(port)->suspicion != 0 && !is_asking) solicit_routers(ports_[port], now);
+  if (best_router(port)->suspicion != 0 && !is_asking) {
+    solicit_routers(ports_[port], now + first_question_after_);
+  }
 }
 
 /// A message of the neighbour has given its MAC, so it may answer again.

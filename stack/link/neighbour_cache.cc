@@ -267,14 +267,14 @@ bool NeighbourCache::try_ask(Entry entry, std::optional<MacAddress> mac, Nanos n
 }
 
 /// Another worker has asked all hosts for the address: its question counts as one of this worker,
-/// which the answer reaches as well. The last try is this worker's own, because the question of the
-/// other one may have found no buffer. What was sent before the link came up is lost.
+/// which the answer reaches as well. What was sent before the link came up is lost.
 bool NeighbourCache::try_wait_for_other(Entry entry, Nanos now) {
   Neighbour& wanted = at(entry);
-  if (wanted.tries + 1 == kSolicitsMax) return false;
   const NeighbourBoard::Place place = board().place_of(entry.port, wanted.ip);
   const auto until = board().asked_elsewhere(place, seat_->worker(), now, kRetransmitTime);
-  if (!until || *until - kRetransmitTime < forgotten_at_[entry.port]) return false;
+  // The board counts in milliseconds.
+  const Nanos oldest = forgotten_at_[entry.port] + millis(1);
+  if (!until || *until - kRetransmitTime < oldest) return false;
   ++wanted.tries;
   set_deadline(entry, *until);
   return true;

@@ -98,6 +98,13 @@ void Neighbours::ask_neighbours(Nanos now, NeighbourOutList& out) {
   for (const LostNeighbour& lost : cache_.lost()) ndp_.suspect(lost.port, lost.ip, now);
 }
 
+void Neighbours::take_back(const NeighbourOut& out) {
+  if (out.kind == NeighbourOut::Kind::kMld) return;
+  const bool is_arp = out.kind == NeighbourOut::Kind::kArp;
+  const IpAddress& asked = is_arp ? out.arp.target_ip : out.ndp.message.target;
+  cache_.board().forget_question(cache_.board().place_of(out.port, asked));
+}
+
 std::optional<NeighbourOut> Neighbours::announcement(uint8_t port) const {
   if (arp_.has_address(port)) return arp_.announcement(port);
   return ndp_.announcement(port);

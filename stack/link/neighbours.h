@@ -50,6 +50,8 @@ class Neighbours {
   /// Appends the packets that are due. Call when next_deadline() has passed; what does not fit into
   /// `out` stays due.
   void on_timer(Nanos now, NeighbourOutList& out);
+  /// A packet of on_timer() was not sent: other workers do not rely on the question in it.
+  void take_back(const NeighbourOut& out);
   Nanos next_deadline() const { return next_deadline_; }
 
   /// A packet without effect (an announcement), for drivers that free sent packets only when they

@@ -137,7 +137,8 @@ bool Neighbourhood::concerns_all(uint8_t port, const link::NdpPacket& packet,
       return !handled.drop;
     case wire::NdpType::kNeighbourSolicitation:
       // They learn a new neighbour, and that a router which did not answer them is there.
-      return is_news || state_.neighbours.ndp().is_router(port, packet.addresses.source);
+      return is_news ||
+             (!handled.drop && state_.neighbours.ndp().is_router(port, packet.addresses.source));
     case wire::NdpType::kNeighbourAdvertisement:
     case wire::NdpType::kRouterSolicitation:
     case wire::NdpType::kRedirect:
@@ -152,7 +153,7 @@ void Neighbourhood::on_mld(uint8_t port, const wire::MldQuery& query) {
 
 void Neighbourhood::carry_out(const link::NeighbourHandled& handled) {
   if (handled.drop) state_.drop(*handled.drop);
-  if (handled.reply) output_.send_neighbour(*handled.reply);
+  if (handled.reply) static_cast<void>(output_.send_neighbour(*handled.reply));
 }
 
 void Neighbourhood::show_claim(uint8_t port, const IpAddress& claimed, MacAddress claimant) {
@@ -192,7 +193,9 @@ size_t Neighbourhood::run_timers() {
   if (state_.neighbours.next_deadline() > state_.now) return 0;
   link::NeighbourOutList out;
   state_.neighbours.on_timer(state_.now, out);
-  for (const link::NeighbourOut& packet : out) output_.send_neighbour(packet);
+  for (const link::NeighbourOut& packet : out) {
+    if (!output_.send_neighbour(packet)) state_.neighbours.take_back(packet);
+  }
   update_routes();
   return out.size();
 }

@@ -40,11 +40,15 @@ void PacketOutput::send(uint32_t port, io::PacketBuf* packet) {
   state_.drop(Drop::kTxNoBuffer);
 }
 
-void PacketOutput::send_neighbour(const link::NeighbourOut& out) {
+bool PacketOutput::send_neighbour(const link::NeighbourOut& out) {
   io::PacketBuf* packet = alloc();
-  if (packet == nullptr) return state_.drop(Drop::kTxNoBuffer);
+  if (packet == nullptr) {
+    state_.drop(Drop::kTxNoBuffer);
+    return false;
+  }
   link::write_neighbour_frame(*packet, state_.ports[out.port].mac(), out);
   send(out.port, packet);
+  return true;
 }
 
 /// Checksums were not computed and need not be: the bytes do not leave this memory.

@@ -47,7 +47,8 @@ class PacketOutput {
 
   /// Owner: these take the packet. Without room it is dropped and counted.
   void send(uint32_t port, io::PacketBuf* packet);
-  void send_neighbour(const link::NeighbourOut& out);
+  /// False: there was no buffer for it.
+  [[nodiscard]] bool send_neighbour(const link::NeighbourOut& out);
   /// Sends a segment outside of any session's turn: a RST, or the answer to a SYN by cookie.
   /// `mac`: of the neighbour to send to, where it is known without resolution.
   void send_alone(const FourTuple& tuple, const tcp::SegmentOut& segment,

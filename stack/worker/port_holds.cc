@@ -153,7 +153,9 @@ void PortHolds::nudge(uint8_t index) {
   if (port.held() == 0 || !port.waiting().empty()) return;
   wait.nudged_packets += count;
   const auto harmless = state_.neighbours.announcement(index);
-  for (uint32_t i = 0; harmless && i < count; ++i) output_.send_neighbour(*harmless);
+  for (uint32_t i = 0; harmless && i < count; ++i) {
+    static_cast<void>(output_.send_neighbour(*harmless));
+  }
   port.flush();
 }
 

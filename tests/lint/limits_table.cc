@@ -156,7 +156,8 @@ void add_receive_pool(std::vector<Limit>& out) {
   out.push_back(fixed(
       "the same of a client",
       floor + ", while its uid has at most " + std::to_string(ReceiveAccounts::kFloorsOfUser) +
-          " for each slot free above the reserve and each client of the uid is left " +
+          " for each slot free above the reserve and each client of the uid that has slots is "
+          "left " +
           std::to_string(ReceiveAccounts::kFloorsLeft) + " times as many as this one has",
       "the same"));
   out.push_back(fixed("receive slots that are kept free",

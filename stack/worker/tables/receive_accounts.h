@@ -35,8 +35,9 @@ class ReceiveAccounts {
   /// A client may have its floor while its user has at most so many slots for each that is free
   /// above the reserve: one user then leaves an 18th of the pool above the reserve.
   static constexpr uint32_t kFloorsOfUser = 16;
-  /// So many times what a client has of its floor is then left for each client of its user. With 4
-  /// the default of 192 clients of a uid and 8192 slots leave one slot at least to the next client.
+  /// So many times what a client has of its floor is then left for each client of its user that has
+  /// slots. With 4 and 7700 slots, 192 clients that come in turn leave one slot at least to the
+  /// next; in smaller pools, and with weights, those that come last may find none.
   static constexpr uint32_t kFloorsLeft = 4;
   /// Below this share of the pool (1/n) nothing is copied into slots that could be sent otherwise.
   static constexpr uint32_t kLowShare = 8;
@@ -87,14 +88,18 @@ class ReceiveAccounts {
 
   void add(uint32_t context, uint32_t slots) {
     Account& account = account_of(context);
+    User& user = users_[account.user];
+    user.holders += account.held == 0 && slots > 0;
     account.held += slots;
-    users_[account.user].held += slots;
+    user.held += slots;
   }
   /// REQUIRES: the account has so many.
   void remove(uint32_t context, uint32_t slots) {
     Account& account = account_of(context);
+    User& user = users_[account.user];
     account.held -= slots;
-    users_[account.user].held -= slots;
+    user.held -= slots;
+    user.holders -= account.held == 0 && slots > 0;
   }
 
   /// True if no account can be at its limit. The packet path checks only this.
@@ -155,10 +160,14 @@ class ReceiveAccounts {
   }
   /// Breaks off the process when the sums are wrong (tests).
   void check_invariants() const {
-    std::vector<uint32_t> held(users_.size());
-    for (const Account& account : accounts_) held[account.user] += account.held;
+    std::vector<uint32_t> held(users_.size()), holders(users_.size());
+    for (const Account& account : accounts_) {
+      held[account.user] += account.held;
+      holders[account.user] += account.held > 0;
+    }
     for (uint32_t user = 0; user < users_.size(); ++user) {
       LYRE_CHECK(held[user] == users_[user].held && held[user] <= slot_count_);
+      LYRE_CHECK(holders[user] == users_[user].holders);
     }
   }
 
@@ -171,6 +180,7 @@ class ReceiveAccounts {
   struct User {
     uint64_t id = 0;  ///< a uid, or DomainRules::user_of()
     uint32_t clients = 0;
+    uint32_t holders = 0;  ///< clients that have slots
     uint32_t held = 0;
   };
   Account& account_of(uint32_t context) { return accounts_[std::min(context, unowned_)]; }
@@ -182,8 +192,10 @@ class ReceiveAccounts {
     return uint64_t{slots_free - std::min(slots_free, reserve_)} * account.weight;
   }
   /// What is left of `share` for the floors of its user's clients, for each slot of its own floor.
+  /// Clients without slots do not count: they may want none.
   uint64_t left_for_one(const Account& account) const {
-    return uint64_t{kFloorsLeft} * users_[account.user].clients * account.weight;
+    const uint64_t holders = users_[account.user].holders + (account.held == 0);
+    return kFloorsLeft * holders * account.weight;
   }
   bool is_within(const Account& account, uint32_t slots_free, const Limits& limits) const {
     const uint64_t of_user = users_[account.user].held;

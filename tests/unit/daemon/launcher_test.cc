@@ -27,8 +27,8 @@ class LauncherTest : public DaemonTest {
                return Result<std::unique_ptr<io::Backend>>(std::make_unique<SimBackend>(states_));
              },
          .limit_workers =
-             [this](Config& limited, uint32_t, uint32_t most) {
-               limits_.push_back(most);
+             [this](Config& limited, uint32_t least, uint32_t most) {
+               limits_.emplace_back(least, most);
                limited.cores.resize(most);
              },
          .drop_privileges =
@@ -47,7 +47,7 @@ class LauncherTest : public DaemonTest {
   }
 
   int backends_started_ = 0;
-  std::vector<uint32_t> limits_;
+  std::vector<std::pair<uint32_t, uint32_t>> limits_;
   bool was_open_at_drop_ = false;
   Status drop_ = Ok{};
 };
@@ -122,7 +122,7 @@ TEST_F(LauncherTest, APortThatCannotBeOpenedIsNamedAndNothingIsServed) {
 TEST_F(LauncherTest, ChosenWorkersAreNoMoreThanTheQueuePairsOfAPort) {
   const auto launcher = start(with_three_workers("queues:2", true));
   ASSERT_TRUE(launcher.ok()) << launcher.error().text;
-  EXPECT_THAT(limits_, ::testing::ElementsAre(2));
+  EXPECT_THAT(limits_, ::testing::ElementsAre(std::pair(1u, 2u)));
   EXPECT_EQ(states_.at(0)->info.queue_count, 2u);
 }
 

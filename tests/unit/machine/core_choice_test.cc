@@ -52,6 +52,14 @@ TEST(CoreChoice, OfTheNodeOfTheNic) {
       << "a virtual port is served beside the NIC";
 }
 
+// An upgrade, which needs as many as there were, while the links are down.
+TEST(CoreChoice, WhatOneNodeLacksTheOthersGive) {
+  const std::vector<Processor> cores = {{1, 0, 1}, {2, 0, 2}, {3, 1, 3}, {4, 1, 4},
+                                        {5, 1, 5}, {6, 1, 6}, {7, 1, 7}, {8, 1, 8}};
+  const std::vector<PortDemand> ports = {{.node = 0}, {.node = 1}};
+  EXPECT_THAT(choose_cores(cores, ports, 8, 8), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+}
+
 TEST(CoreChoice, NotMoreThanTheNodeHas) {
   EXPECT_THAT(chosen(machine_of(2, 4, 1), {{1, 400000}}), ElementsAre(4, 5, 6, 7));
   EXPECT_THAT(chosen(machine_of(1, 8, 1), {{0, 400000}}, 3), ElementsAre(5, 6, 7)) << "limit";

@@ -297,6 +297,11 @@ TEST_F(OneOfFourWithIpv6, WhatEveryWorkerDropsGoesToNobody) {
   neighbourhood.on_ndp(0, router_for(1800));
   EXPECT_EQ(drops(Drop::kNdpNotForUs), 4u);
   EXPECT_EQ(told(), 0u);
+  neighbourhood.on_ndp(kPort6, router_for(1800));
+  EXPECT_GT(told(), 0u);
+  neighbourhood.on_ndp(kPort6, message_of(NdpType::kNeighbourSolicitation, kRouter6, kPeer6));
+  EXPECT_EQ(drops(Drop::kNdpNotForUs), 5u);
+  EXPECT_EQ(told(), 0u) << "of a router for another host";
 }
 
 /// A second port, with an address of IPv6 that it still probes for.

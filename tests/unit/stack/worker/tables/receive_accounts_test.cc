@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <vector>
 
 #include "stack/session/session.h"
@@ -172,6 +173,21 @@ TEST_F(ReceiveAccountsTest, OneMoreClientGetsSomeBesideOthersThatTookAllInTurn) 
     take_all({count});
     EXPECT_GT(accounts.held_by(count), 0u) << count;
     EXPECT_GE(left_to_another(), kSlots / 32) << count;
+  }
+}
+
+// 8 ranks with 8 communicators each, of which two do not read for a while.
+TEST_F(ReceiveAccountsTest, ClientsWithoutSlotsTakeNothingFromTheFloorsOfOthers) {
+  for (const uint32_t reading : {1u, 4u, 16u}) {
+    begin_with(64);
+    take_all({0});
+    take_all({1});
+    overdraw_all({0, 1});
+    std::vector<uint32_t> readers(reading);
+    std::iota(readers.begin(), readers.end(), 2);
+    take_all(readers);
+    EXPECT_GE(accounts.held_by(2), 4u) << reading;
+    EXPECT_GE(accounts.held_by(1 + reading), 4u) << reading;
   }
 }
 
