@@ -14,6 +14,7 @@
 #include "machine/nic_guard.h"
 #include "machine/nics.h"
 #include "machine/vmbus.h"
+#include "stack/base/page_size_text.h"
 
 namespace lyre {
 namespace {
@@ -25,15 +26,6 @@ std::string joined(const std::vector<std::string>& parts) {
 }
 
 std::string parent_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
-
-/// "1 GiB".
-std::string page_size_text(uint64_t kib) {
-  constexpr uint64_t kKibPerMib = 1024;
-  constexpr uint64_t kKibPerGib = 1024 * 1024;
-  if (kib % kKibPerGib == 0) return std::to_string(kib / kKibPerGib) + " GiB";
-  if (kib % kKibPerMib == 0) return std::to_string(kib / kKibPerMib) + " MiB";
-  return std::to_string(kib) + " KiB";
-}
 
 /// The sizes of which pages are reserved in vain, in brackets. Empty: there are none.
 std::string other_pages(const std::vector<machine::HugepagePool>& pools) {

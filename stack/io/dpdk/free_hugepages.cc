@@ -8,6 +8,8 @@
 #include <system_error>
 #include <vector>
 
+#include "stack/base/page_size_text.h"
+
 namespace lyre::io::dpdk {
 namespace {
 
@@ -25,14 +27,6 @@ uint64_t number_in(const std::string& path) {
   std::ifstream file(path);
   uint64_t value = 0;
   return file >> value ? value : 0;
-}
-
-std::string size_text(uint64_t kib) {
-  constexpr uint64_t kKibPerMib = 1024;
-  constexpr uint64_t kKibPerGib = 1024 * 1024;
-  if (kib % kKibPerGib == 0) return std::to_string(kib / kKibPerGib) + " GiB";
-  if (kib % kKibPerMib == 0) return std::to_string(kib / kKibPerMib) + " MiB";
-  return std::to_string(kib) + " KiB";
 }
 
 /// The sizes of which pages are reserved, without that of pools, the smallest first.
@@ -63,7 +57,7 @@ std::string lacks_hugepages(const std::string& sys) {
                      "/" + folder_of(kPoolPageKib) + "/free_hugepages";
   std::string others;
   for (const uint64_t kib : other_sizes_kib(sys)) {
-    others += (others.empty() ? "" : ", ") + size_text(kib);
+    others += (others.empty() ? "" : ", ") + page_size_text(kib);
   }
   if (!others.empty()) text += "; pages of other sizes are not used: " + others;
   return text;
