@@ -84,6 +84,7 @@ Result<std::unique_ptr<Assembly>> Assembly::prepare(const Config& config,
 }
 
 Status Assembly::complete(const ControlThread& control, int reply_fd, const Heritage* heritage) {
+  stats_.header().is_successor = heritage != nullptr ? 1 : 0;
   secret_ = heritage != nullptr ? heritage->secret : random_secret<SipKey>();
   const Status opened =
       open_ports(heritage != nullptr ? std::span(heritage->ports) : std::span<const PortRecord>());

@@ -334,7 +334,8 @@ constexpr Key kKeys[] = {
    "Listeners of all clients of one uid.",
    [](Config& c, const KeyValue& v) { c.listeners_per_uid_max = small(v); }},
   {"clients", "log_lines_per_minute_max", KeyType::kNumber, "240", 1, 1'000'000, "",
-   "Log lines that clients of one uid can cause in a minute. The log tells how many it left out.",
+   "Log lines that clients of one uid can cause in a minute. A quarter of them is kept for "
+   "warnings. The log tells how many it left out.",
    [](Config& c, const KeyValue& v) { c.log_lines_per_minute_max = small(v); }},
 };
 // clang-format on

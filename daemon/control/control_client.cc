@@ -46,7 +46,7 @@ ControlClient::~ControlClient() {
 }
 
 void ControlClient::log(spdlog::level::level_enum level, std::string_view text) {
-  if (!server_.log_.may_write(identity_.uid, monotonic_now())) return;
+  if (!server_.log_.may_write(level, identity_.uid, monotonic_now())) return;
   const std::string who = describe(identity_);
   if (label_.empty()) return spdlog::log(level, "client {}: {}", who, text);
   spdlog::log(level, "client '{}' ({}): {}", label_, who, text);

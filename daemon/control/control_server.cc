@@ -288,7 +288,7 @@ void ControlServer::pause_accepting() {
 
 void ControlServer::refuse(OwnedFd socket, const ClientIdentity& identity, const Error& error) {
   ++counters_.refused;
-  if (log_.may_write(identity.uid, monotonic_now())) {
+  if (log_.may_write(spdlog::level::warn, identity.uid, monotonic_now())) {
     spdlog::warn("client {}: refused: {}", describe(identity), error.text);
   }
   auto message = make_message<channel::Goodbye>(channel::Control::kGoodbye);

@@ -37,6 +37,7 @@ Result<DomainStats> DomainStats::make(const StatsSegment& all, StatsOptions opti
   auto segment = StatsSegment::create(options);
   if (!segment.ok()) return segment.error();
   made.segment_ = std::move(*segment);
+  made.segment_.header().is_successor = all.header().is_successor;
   for (uint32_t i = 0; i < options.port_count; ++i) {
     copy_facts(all.port(made.ports_[i]), made.segment_.port(i));
   }

@@ -360,6 +360,7 @@ struct StatsHeader {
   StatCounter clients_total;  ///< that attached to this process
   StatCounter has_stopped;    ///< 1: in order. Written by the control thread
   StatCounter ended_unix_ns;  ///< not 0 in what a daemon left only
+  uint64_t is_successor;      ///< 1: it took over from another process in an upgrade
 };
 /// What a daemon left is a file: the path of its socket, and this.
 inline constexpr const char* kLastStatsSuffix = ".last";

@@ -28,8 +28,8 @@ BOUND_S = 60
 NO_DAEMON = 3
 RULES = os.path.join(ROOT, "deploy", "prometheus", "lyre.rules.yml")
 DASHBOARD = os.path.join(ROOT, "deploy", "grafana", "lyre.json")
-# Of NCCL's connections: no job runs here.
-NOT_HERE = "lyre_comm_"
+# Of NCCL's connections: no job runs here. Nor does a driver here count anything.
+NOT_HERE = ("lyre_comms_", "lyre_port_driver_events_total")
 
 # Root may open every socket.
 WITHOUT_OVERRIDE = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
@@ -138,6 +138,24 @@ class Metrics(unittest.TestCase):
             self.attach_and_leave(hosts.a, "blue")
             self.await_attached(hosts.a, "blue", 1)
             self.await_attached(hosts.a, "green", 0)
+
+    # It showed no ports, so that none was down.
+    def test_a_domain_shows_its_ports_and_that_it_is_one(self):
+        self.assertRegex(self.once(), r"(?m)^lyre_scope_is_domain 0$")
+        with TwoHosts(Programs(BUILD), sections={"domains": ["blue", "green"]}) as hosts:
+            command, environment = hosts.a.lyre("metrics", "--once")
+            text = subprocess.run(command, env={**environment, **hosts.a.in_domain("blue")},
+                                  capture_output=True, text=True, timeout=BOUND_S,
+                                  check=True).stdout
+        self.assertRegex(text, r"(?m)^lyre_scope_is_domain 1$")
+        self.assertRegex(text, r'(?m)^lyre_port_up\{port="wire"\} [01]$')
+        self.assertNotIn("lyre_worker_", text)
+
+    # The dashboard showed 0 where no port was seen at all.
+    def test_the_dashboard_counts_ports_that_it_sees(self):
+        with open(DASHBOARD, encoding="utf-8") as file:
+            panels = {panel["title"]: panel for panel in json.load(file)["panels"]}
+        self.assertNotIn("lyre_up", panels["Ports down"]["targets"][0]["expr"])
 
     @staticmethod
     def attach_and_leave(host, domain):

@@ -165,10 +165,6 @@ std::string ranks_text(const CommView& view) {
          std::to_string(view.peer_rank);
 }
 
-int64_t oldest_age_ns(const CommsSnapshot& snapshot, const CommView& view) {
-  return view.oldest_since_ns > 0 ? std::max<int64_t>(snapshot.at_ns - view.oldest_since_ns, 0) : 0;
-}
-
 /// The lines above the table of a process.
 std::string heading_of(const CommsOfProcess& process) {
   std::string out = process.program + "/" + std::to_string(process.pid) + " on " + process.host +
@@ -268,6 +264,10 @@ void print(const GlobalOptions& globals, bool is_watch, const CommsSnapshot& sna
 }
 
 }  // namespace
+
+int64_t oldest_age_ns(const CommsSnapshot& snapshot, const CommView& view) {
+  return view.oldest_since_ns > 0 ? std::max<int64_t>(snapshot.at_ns - view.oldest_since_ns, 0) : 0;
+}
 
 std::string comm_id_text(const CommView& view) {
   std::string text;

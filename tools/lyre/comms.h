@@ -56,6 +56,9 @@ struct CommsSnapshot {
 /// read, and those that are over a limit, which are counted.
 CommsSnapshot read_comms(const std::vector<std::string>& directories, int64_t now_ns);
 
+/// Of the comm's oldest request; 0: it has none.
+int64_t oldest_age_ns(const CommsSnapshot& snapshot, const nccl_abi::CommView& view);
+
 /// A short name of the comm, the same in all outputs: the first bytes of its id in hexadecimal.
 std::string comm_id_text(const nccl_abi::CommView& view);
 

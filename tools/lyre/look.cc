@@ -6,7 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "tools/lyre/json_document.h"
 #include "tools/lyre/units.h"
 
 namespace lyre::tools {
@@ -17,13 +16,13 @@ constexpr std::chrono::seconds kRateInterval{1};
 Snapshot look(const GlobalOptions& globals) { return segment_of(globals).look(); }
 
 nlohmann::ordered_json envelope(const Snapshot& now, const Snapshot* earlier,
-                                const nlohmann::ordered_json& content) {
+                                nlohmann::ordered_json content) {
   nlohmann::ordered_json out = {{"taken_unix_ns", now.taken_unix_ns}};
   if (earlier != nullptr) out["interval_ns"] = now.taken_unix_ns - earlier->taken_unix_ns;
   if (now.is_domain) out["is_domain"] = true;
-  out.update(past_json(now));
-  out.update(content);
-  return document_of(out);
+  move_members(past_json(now), out);
+  move_members(std::move(content), out);
+  return document_of(std::move(out));
 }
 
 void print(const GlobalOptions& globals, bool is_watch, const Display& display, const Snapshot& now,
@@ -33,8 +32,8 @@ void print(const GlobalOptions& globals, bool is_watch, const Display& display, 
     std::cerr << "lyre: the daemon was started again: its counters began at zero" << std::endl;
   }
   if (globals.is_json) {
-    const auto content = display.json(now, same_run);
-    std::cout << json_text(envelope(now, same_run, content), is_watch);
+    print_json(std::cout, envelope(now, same_run, display.json(now, same_run)), is_watch,
+               display.json_items ? display.json_items(now, same_run) : JsonItems{});
   } else {
     std::cout << past_text(now) << display.text(now, same_run) << (is_watch ? "\n" : "");
   }

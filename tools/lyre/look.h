@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "tools/lyre/json_document.h"
 #include "tools/lyre/options.h"
 #include "tools/lyre/snapshot.h"
 
@@ -20,6 +21,8 @@ inline constexpr const char* kNotShown = "not shown here: ask at the administrat
 struct Display {
   std::function<std::string(const Snapshot& now, const Snapshot* earlier)> text;
   std::function<nlohmann::ordered_json(const Snapshot& now, const Snapshot* earlier)> json;
+  /// Of an array of `json` that may be long; or none. They use both snapshots.
+  std::function<JsonItems(const Snapshot& now, const Snapshot* earlier)> json_items = nullptr;
   /// A single text, too, has rates: it takes a second.
   bool measures_rates = false;
 };

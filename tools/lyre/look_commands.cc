@@ -112,12 +112,15 @@ void add_comms(CLI::App& app, GlobalOptions& globals) {
 
 void add_stats(CLI::App& app, GlobalOptions& globals) {
   CLI::App* command = app.add_subcommand("stats", "Counters, and dropped packets by reason");
-  auto has_zeros = std::make_shared<bool>(false);
-  command->add_flag("--all", *has_zeros, "Also show counters that are zero");
+  auto options = std::make_shared<StatsOptions>();
+  command->add_flag("--all", options->has_zeros, "Also show counters that are zero");
+  command->add_flag("--workers", options->has_workers,
+                    "A column for each worker, also where there are more than " +
+                        std::to_string(kWorkerColumnsMax));
   const WatchOption watch(*command, kWatchText);
   add_last(*command, globals, &watch);
   command->callback(
-      [&globals, has_zeros, watch] { run_stats(globals, *has_zeros, watch.interval_s()); });
+      [&globals, options, watch] { run_stats(globals, *options, watch.interval_s()); });
 }
 
 void add_ports(CLI::App& app, GlobalOptions& globals) {

@@ -19,6 +19,9 @@ void add_metrics(CLI::App& app, const GlobalOptions& globals) {
   command->add_option("--directory", *directory, kTelemetryDirectoryHelp)
       ->type_name("PATH")
       ->envname("LYRE_TELEMETRY_DIR");
+  command->add_flag("--per-comm", options->is_per_comm,
+                    "Serve lyre_comm_* of each connection of NCCL, too: 12 series for each, under "
+                    "new names with each job");
   command->add_flag("--once", options->is_once, "Print what a scrape gets, and end");
   command->callback([&globals, options, directory] {
     check_telemetry_directory(*directory);

@@ -7,7 +7,6 @@
 #include <functional>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "tools/lyre/sessions.h"
 #include "tools/lyre/units.h"
@@ -65,8 +64,8 @@ bool is_wanted(const channel::SessionView& view, const SessionFilter& filter) {
           format_endpoint(view.remote_address, view.remote_port) == filter.peer);
 }
 
-uint32_t keep_wanted(Snapshot& snapshot, const SessionFilter& filter, const Snapshot* earlier) {
-  auto& sessions = snapshot.sessions;
+uint32_t keep_wanted(std::vector<channel::SessionView>& sessions, const SessionFilter& filter,
+                     const Snapshot* earlier) {
   std::erase_if(sessions, [&](const auto& view) { return !is_wanted(view, filter); });
   const size_t wanted = sessions.size();
   if (!filter.has_time_wait && filter.state.empty()) {

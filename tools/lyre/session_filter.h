@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tools/lyre/snapshot.h"
 
@@ -26,6 +27,7 @@ bool is_wanted(const channel::SessionView& view, const SessionFilter& filter);
 
 /// Keeps the sessions that `filter` selects, the largest first where it has an order. Rates are
 /// those since `earlier`. Returns how many in TIME-WAIT were left out for no other reason.
-uint32_t keep_wanted(Snapshot& snapshot, const SessionFilter& filter, const Snapshot* earlier);
+uint32_t keep_wanted(std::vector<channel::SessionView>& sessions, const SessionFilter& filter,
+                     const Snapshot* earlier);
 
 }  // namespace lyre::tools

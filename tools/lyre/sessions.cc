@@ -144,48 +144,13 @@ nlohmann::ordered_json timing_json(const channel::SessionView& view) {
           {"last_heard_unix_ns", view.last_heard_unix_ns}};
 }
 
-nlohmann::ordered_json session_json(const channel::SessionView& view, const Snapshot* earlier) {
-  nlohmann::ordered_json out = {
-      {"state", session_state_name(view)},
-      {"local", format_endpoint(view.local_address, view.local_port)},
-      {"worker", view.worker},
-      {"pid", view.pid},
-      {"label", std::string(view.label, ::strnlen(view.label, sizeof view.label))}};
-  if (view.is_listener != 0) return out;
-  out.update(timing_json(view));
-  out.update({{"remote", format_endpoint(view.remote_address, view.remote_port)},
-              {"mss_bytes", view.mss_bytes},
-              {"congestion", session_congestion_name(view)},
-              {"ecn", view.has_ecn != 0},
-              {"cwnd_bytes", view.cwnd_bytes},
-              {"srtt_ns", view.srtt_ns},
-              {"rtt_min_ns", view.rtt_min_ns},
-              {"rto_ns", view.rto_ns},
-              {"in_flight_bytes", view.in_flight_bytes},
-              {"send_queue_bytes", view.send_queue_bytes},
-              {"send_window_bytes", view.send_window_bytes},
-              {"receive_window_bytes", view.receive_window_bytes},
-              {"lent_slots", view.lent_slots},
-              {"bytes_sent", view.bytes_sent},
-              {"bytes_acked", view.bytes_acked},
-              {"bytes_retransmitted", view.bytes_retransmitted},
-              {"bytes_received", view.bytes_received},
-              {"timeouts", view.timeouts},
-              {"fast_recoveries", view.fast_recoveries},
-              {"undone_reductions", view.undone_reductions},
-              {"ecn_reductions", view.ecn_reductions},
-              {"copied_tx_bytes", view.copied_tx_bytes},
-              {"copied_rx_bytes", view.copied_rx_bytes},
-              {"client_copied_tx_bytes", view.client_copied_tx_bytes},
-              {"client_copied_rx_bytes", view.client_copied_rx_bytes},
-              {"zero_copy_share", zero_copy_share(view)},
-              {"limited_by", send_limit_name(send_limit(view))},
-              {"opened_unix_ns", view.opened_unix_ns}});
-  if (earlier == nullptr) return out;
-  const SessionRates rates = rates_of(view, earlier);
-  out["sent_bits_per_s"] = rates.sent_bits_per_s;
-  out["received_bits_per_s"] = rates.received_bits_per_s;
-  return out;
+JsonItems items_of(std::vector<channel::SessionView> sessions, const Snapshot* earlier) {
+  const size_t count = sessions.size();
+  return {.key = "sessions",
+          .count = count,
+          .item = [sessions = std::move(sessions), earlier](size_t index) {
+            return session_json(sessions[index], earlier);
+          }};
 }
 
 std::string text_of(const Snapshot& snapshot, const Snapshot* earlier,
@@ -267,11 +232,52 @@ std::string sessions_text(const Snapshot& snapshot, const Snapshot* earlier) {
          " out by ports (what a virtual wire copies is not counted)\n";
 }
 
-nlohmann::ordered_json sessions_json(const Snapshot& snapshot, const Snapshot* earlier) {
+nlohmann::ordered_json session_json(const channel::SessionView& view, const Snapshot* earlier) {
+  nlohmann::ordered_json out = {
+      {"state", session_state_name(view)},
+      {"local", format_endpoint(view.local_address, view.local_port)},
+      {"worker", view.worker},
+      {"pid", view.pid},
+      {"label", std::string(view.label, ::strnlen(view.label, sizeof view.label))}};
+  if (view.is_listener != 0) return out;
+  out.update(timing_json(view));
+  out.update({{"remote", format_endpoint(view.remote_address, view.remote_port)},
+              {"mss_bytes", view.mss_bytes},
+              {"congestion", session_congestion_name(view)},
+              {"ecn", view.has_ecn != 0},
+              {"cwnd_bytes", view.cwnd_bytes},
+              {"srtt_ns", view.srtt_ns},
+              {"rtt_min_ns", view.rtt_min_ns},
+              {"rto_ns", view.rto_ns},
+              {"in_flight_bytes", view.in_flight_bytes},
+              {"send_queue_bytes", view.send_queue_bytes},
+              {"send_window_bytes", view.send_window_bytes},
+              {"receive_window_bytes", view.receive_window_bytes},
+              {"lent_slots", view.lent_slots},
+              {"bytes_sent", view.bytes_sent},
+              {"bytes_acked", view.bytes_acked},
+              {"bytes_retransmitted", view.bytes_retransmitted},
+              {"bytes_received", view.bytes_received},
+              {"timeouts", view.timeouts},
+              {"fast_recoveries", view.fast_recoveries},
+              {"undone_reductions", view.undone_reductions},
+              {"ecn_reductions", view.ecn_reductions},
+              {"copied_tx_bytes", view.copied_tx_bytes},
+              {"copied_rx_bytes", view.copied_rx_bytes},
+              {"client_copied_tx_bytes", view.client_copied_tx_bytes},
+              {"client_copied_rx_bytes", view.client_copied_rx_bytes},
+              {"zero_copy_share", zero_copy_share(view)},
+              {"limited_by", send_limit_name(send_limit(view))},
+              {"opened_unix_ns", view.opened_unix_ns}});
+  if (earlier == nullptr) return out;
+  const SessionRates rates = rates_of(view, earlier);
+  out["sent_bits_per_s"] = rates.sent_bits_per_s;
+  out["received_bits_per_s"] = rates.received_bits_per_s;
+  return out;
+}
+
+nlohmann::ordered_json sessions_json(const Snapshot& snapshot) {
   nlohmann::ordered_json out = {{"sessions", nlohmann::ordered_json::array()}};
-  for (const channel::SessionView& view : snapshot.sessions) {
-    out["sessions"].push_back(session_json(view, earlier));
-  }
   const AllCopies copies = all_copies(snapshot);
   out["copied"] = {{"workers_tx_bytes", copies.by_workers.tx_bytes},
                    {"workers_rx_bytes", copies.by_workers.rx_bytes},
@@ -290,19 +296,19 @@ bool is_established(const channel::SessionView& view) {
 }
 
 void run_sessions(const GlobalOptions& globals, const SessionOptions& options) {
-  const auto wanted = [&options](Snapshot now, const Snapshot* earlier) {
-    const uint32_t time_waits = keep_wanted(now, options.filter, earlier);
-    return std::pair(std::move(now), time_waits);
-  };
   show(globals, options.watch_s,
        {.text =
             [&](const Snapshot& now, const Snapshot* earlier) {
-              const auto [kept, time_waits] = wanted(now, earlier);
+              Snapshot kept = now;
+              const uint32_t time_waits = keep_wanted(kept.sessions, options.filter, earlier);
               return text_of(kept, earlier, options, time_waits);
             },
-        .json =
+        .json = [](const Snapshot& now, const Snapshot*) { return sessions_json(now); },
+        .json_items =
             [&](const Snapshot& now, const Snapshot* earlier) {
-              return sessions_json(wanted(now, earlier).first, earlier);
+              auto sessions = now.sessions;
+              keep_wanted(sessions, options.filter, earlier);
+              return items_of(std::move(sessions), earlier);
             },
         .measures_rates = true});
 }

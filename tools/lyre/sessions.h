@@ -51,6 +51,9 @@ const char* session_congestion_name(const channel::SessionView& view);
 double zero_copy_share(const channel::SessionView& view);
 
 std::string sessions_text(const Snapshot& snapshot, const Snapshot* earlier);
-nlohmann::ordered_json sessions_json(const Snapshot& snapshot, const Snapshot* earlier);
+/// All of `lyre sessions --json` but the sessions: "sessions" is empty.
+nlohmann::ordered_json sessions_json(const Snapshot& snapshot);
+/// One of its sessions.
+nlohmann::ordered_json session_json(const channel::SessionView& view, const Snapshot* earlier);
 
 }  // namespace lyre::tools

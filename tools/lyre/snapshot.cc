@@ -98,6 +98,29 @@ void copy_rows(const void* segment, size_t bytes, uint64_t offset, uint64_t coun
   }
 }
 
+/// Appends the traces of sessions that are open.
+void add_open_traces(const void* segment, size_t bytes, const channel::StatsHeader& header,
+                     const IsTraceWanted& is_wanted, std::vector<SessionTrace>& out) {
+  const uint64_t workers = header.worker_count;
+  const auto* rings = reinterpret_cast<const channel::TraceRing*>(
+      part(segment, bytes, header.traces_offset, workers * header.trace_rings,
+           sizeof(channel::TraceRing)));
+  const auto* rows = reinterpret_cast<const channel::SessionRow*>(
+      part(segment, bytes, header.sessions_offset, workers * header.session_rows,
+           sizeof(channel::SessionRow)));
+  channel::TraceEvent events[channel::TraceRing::kEvents];
+  channel::SessionView view;
+  for (uint64_t i = 0; i < workers * header.trace_rings; ++i) {
+    const uint64_t worker = i / header.trace_rings;
+    const uint64_t index = i % header.trace_rings;
+    if (index >= header.session_rows) continue;
+    if (!rows[worker * header.session_rows + index].read(view)) continue;
+    if (view.is_listener != 0 || !is_wanted(view, false)) continue;
+    const uint32_t count = rings[i].read(view.opened_unix_ns, events);
+    out.push_back({.session = view, .events = {events, events + count}});
+  }
+}
+
 int64_t read_clock_ns(clockid_t clock) {
   timespec now{};
   ::clock_gettime(clock, &now);
@@ -166,38 +189,24 @@ Snapshot read_snapshot(const void* segment, size_t bytes, int64_t monotonic_ns) 
             out.neighbours);
   copy_rows(segment, bytes, header.routes_offset, header.route_rows, out.routes);
   out.is_domain = header.is_domain != 0;
+  out.is_successor = header.is_successor != 0;
   return out;
 }
 
-std::vector<SessionTrace> read_traces(const void* segment, size_t bytes) {
+std::vector<SessionTrace> read_traces(const void* segment, size_t bytes,
+                                      const IsTraceWanted& is_wanted) {
   channel::StatsHeader header;
   copy_header(segment, bytes, header);
   if (header.trace_rings == 0) {
     throw Failure(kExitFailure, "traces are shown at the administrator's socket only");
   }
-  const uint64_t workers = header.worker_count;
-  const auto* rings = reinterpret_cast<const channel::TraceRing*>(
-      part(segment, bytes, header.traces_offset, workers * header.trace_rings,
-           sizeof(channel::TraceRing)));
-  const auto* rows = reinterpret_cast<const channel::SessionRow*>(
-      part(segment, bytes, header.sessions_offset, workers * header.session_rows,
-           sizeof(channel::SessionRow)));
   std::vector<SessionTrace> out;
-  channel::TraceEvent events[channel::TraceRing::kEvents];
-  for (uint64_t i = 0; i < workers * header.trace_rings; ++i) {
-    const uint64_t worker = i / header.trace_rings;
-    const uint64_t index = i % header.trace_rings;
-    SessionTrace found;
-    if (index >= header.session_rows) continue;
-    if (!rows[worker * header.session_rows + index].read(found.session)) continue;
-    if (found.session.is_listener != 0) continue;
-    const uint32_t count = rings[i].read(found.session.opened_unix_ns, events);
-    found.events.assign(events, events + count);
-    out.push_back(std::move(found));
-  }
+  add_open_traces(segment, bytes, header, is_wanted, out);
   std::vector<channel::EndedView> ended;
-  copy_rows(segment, bytes, header.ended_offset, workers * header.ended_rows, ended);
+  copy_rows(segment, bytes, header.ended_offset, uint64_t{header.worker_count} * header.ended_rows,
+            ended);
   for (const channel::EndedView& view : ended) {
+    if (!is_wanted(view.session, true)) continue;
     const uint32_t count = std::min(view.event_count, channel::TraceRing::kEvents);
     out.push_back(
         {view.session, true, view.ended_unix_ns, view.status, {view.events, view.events + count}});
@@ -211,8 +220,8 @@ StatsSegment::StatsSegment(const char* socket_path, Whose whose) : is_past_(whos
   if (code != 0) throw library_failure(code);
 }
 
-std::vector<SessionTrace> StatsSegment::traces() const {
-  return read_traces(segment_.data(), segment_.bytes());
+std::vector<SessionTrace> StatsSegment::traces(const IsTraceWanted& is_wanted) const {
+  return read_traces(segment_.data(), segment_.bytes(), is_wanted);
 }
 
 std::string StatsSegment::daemon_version() const {

@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -128,6 +129,7 @@ struct Snapshot {
   /// The segment of one of several domains: no counters of workers and ports, no neighbours, no
   /// routes.
   bool is_domain = false;
+  bool is_successor = false;  ///< it took over from another process in an upgrade
   std::vector<channel::NeighbourView> neighbours;
   std::vector<channel::RouteView> routes;
 };
@@ -141,9 +143,13 @@ struct SessionTrace {
   std::vector<channel::TraceEvent> events;
 };
 
-/// Fails: throws Failure as read_snapshot() does, and where the segment shows no traces: that of a
-/// domain.
-std::vector<SessionTrace> read_traces(const void* segment, size_t bytes);
+/// Whether a session's trace is to be read.
+using IsTraceWanted = std::function<bool(const channel::SessionView& session, bool is_ended)>;
+
+/// Copies the events only of those that are wanted. Fails: throws Failure as read_snapshot() does,
+/// and where the segment shows no traces: that of a domain.
+std::vector<SessionTrace> read_traces(const void* segment, size_t bytes,
+                                      const IsTraceWanted& is_wanted);
 
 /// Copies a segment of `bytes`, at `monotonic_ns` of CLOCK_MONOTONIC. Fails: throws Failure when
 /// its header does not fit its length.
@@ -156,7 +162,7 @@ class StatsSegment {
   explicit StatsSegment(const char* socket_path, Whose whose = Whose::kRunning);
 
   Snapshot look() const;
-  std::vector<SessionTrace> traces() const;
+  std::vector<SessionTrace> traces(const IsTraceWanted& is_wanted) const;
   /// The daemon's release. Reads the header only.
   std::string daemon_version() const;
   /// The daemon's wall clock minus CLOCK_MONOTONIC, at its start. Reads the header only.

@@ -18,39 +18,54 @@ std::string growth_text(double per_second) {
 /// Counters of workers, a line each.
 class CounterTable {
  public:
-  CounterTable(const Snapshot& now, const Snapshot* earlier, const char* title)
-      : now_(now), earlier_(earlier) {
+  CounterTable(const Snapshot& now, const Snapshot* earlier, const StatsOptions& options,
+               const char* title)
+      : now_(now), earlier_(earlier), options_(options) {
     table_.add_column(title);
     for (size_t i = 0; has_workers() && i < now.workers.size(); ++i) {
       table_.add_column("worker " + std::to_string(i), TextTable::Align::kRight);
     }
     table_.add_column("total", TextTable::Align::kRight);
     if (earlier != nullptr) table_.add_column("a second", TextTable::Align::kRight);
+    if (has_largest()) {
+      for (const char* largest : {"largest", "worker"}) {
+        table_.add_column(largest, TextTable::Align::kRight);
+      }
+    }
     table_.add_column("");
   }
 
   /// `value_of` returns the counter's value at a worker.
   template <typename ValueOf>
-  void add(const char* key, const char* text, bool has_zeros, ValueOf value_of) {
+  void add(const char* key, const char* text, ValueOf value_of) {
     std::vector<std::string> cells = {key};
     for (size_t i = 0; has_workers() && i < now_.workers.size(); ++i) {
       cells.push_back(std::to_string(value_of(now_.workers[i])));
     }
     const uint64_t total = sum_of(now_, value_of);
-    if (total == 0 && !has_zeros) return;
+    if (total == 0 && !options_.has_zeros) return;
     cells.push_back(std::to_string(total));
     if (earlier_ != nullptr) {
       const int64_t interval_ns = now_.taken_unix_ns - earlier_->taken_unix_ns;
       cells.push_back(growth_text(per_second(sum_of(*earlier_, value_of), total, interval_ns)));
     }
+    if (has_largest()) {
+      const auto largest = std::ranges::max_element(now_.workers, {}, value_of);
+      cells.push_back(std::to_string(value_of(*largest)));
+      cells.push_back(total > 0 ? std::to_string(largest - now_.workers.begin()) : "-");
+    }
     cells.emplace_back(text);
     table_.add_row(std::move(cells));
   }
 
-  const TextTable& table() const { return table_; }
+  bool is_empty() const { return table_.is_empty(); }
+  std::string text() const { return has_largest() ? table_.text(kStatsColumns) : table_.text(); }
 
  private:
-  bool has_workers() const { return now_.workers.size() > 1; }
+  bool has_largest() const {
+    return now_.workers.size() > kWorkerColumnsMax && !options_.has_workers;
+  }
+  bool has_workers() const { return now_.workers.size() > 1 && !has_largest(); }
 
   template <typename ValueOf>
   static uint64_t sum_of(const Snapshot& snapshot, ValueOf value_of) {
@@ -61,6 +76,7 @@ class CounterTable {
 
   const Snapshot& now_;
   const Snapshot* earlier_;
+  const StatsOptions& options_;
   TextTable table_;
 };
 
@@ -88,7 +104,7 @@ bool has_port_lost(const Snapshot& snapshot) {
 }
 
 std::string drops_text(const CounterTable& drops, const Snapshot& snapshot) {
-  if (!drops.table().is_empty()) return "\n" + drops.table().text();
+  if (!drops.is_empty()) return "\n" + drops.text();
   return has_port_lost(snapshot) ? "" : "\nnothing was dropped\n";
 }
 
@@ -136,21 +152,22 @@ nlohmann::ordered_json worker_stats_json(const WorkerSnapshot& worker, const Wor
 
 }  // namespace
 
-std::string stats_text(const Snapshot& snapshot, const Snapshot* earlier, bool has_zeros) {
+std::string stats_text(const Snapshot& snapshot, const Snapshot* earlier,
+                       const StatsOptions& options) {
   if (snapshot.is_domain) return kNotShown;
-  CounterTable counters(snapshot, earlier, "counter");
+  CounterTable counters(snapshot, earlier, options, "counter");
   for (size_t i = 0; i < kWorkerCounterCount; ++i) {
-    counters.add(kWorkerCounters[i].key, kWorkerCounters[i].text, has_zeros,
+    counters.add(kWorkerCounters[i].key, kWorkerCounters[i].text,
                  [i](const WorkerSnapshot& worker) { return worker.counters[i]; });
   }
-  CounterTable drops(snapshot, earlier, "dropped");
+  CounterTable drops(snapshot, earlier, options, "dropped");
   for (size_t i = 0; i < kDropCount; ++i) {
-    drops.add(kDropTexts[i].key, kDropTexts[i].text, has_zeros,
+    drops.add(kDropTexts[i].key, kDropTexts[i].text,
               [i](const WorkerSnapshot& worker) { return worker.drops[i]; });
   }
-  const TextTable ports = ports_table(snapshot, has_zeros);
+  const TextTable ports = ports_table(snapshot, options.has_zeros);
   const TextTable devices = devices_table(snapshot);
-  return counters.table().text() + drops_text(drops, snapshot) +
+  return counters.text() + drops_text(drops, snapshot) +
          (ports.is_empty() ? "" : "\n" + ports.text()) +
          (devices.is_empty() ? "" : "\n" + devices.text());
 }
@@ -175,12 +192,12 @@ nlohmann::ordered_json stats_json(const Snapshot& snapshot, const Snapshot* earl
   return out;
 }
 
-void run_stats(const GlobalOptions& globals, bool has_zeros, std::optional<double> watch_s) {
-  show(
-      globals, watch_s,
-      {.text = [has_zeros](const Snapshot& now,
-                           const Snapshot* earlier) { return stats_text(now, earlier, has_zeros); },
-       .json = stats_json});
+void run_stats(const GlobalOptions& globals, const StatsOptions& options,
+               std::optional<double> watch_s) {
+  show(globals, watch_s,
+       {.text = [options](const Snapshot& now,
+                          const Snapshot* earlier) { return stats_text(now, earlier, options); },
+        .json = stats_json});
 }
 
 }  // namespace lyre::tools

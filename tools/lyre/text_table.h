@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,8 +18,9 @@ class TextTable {
   void add_row(std::vector<std::string> cells);
   bool is_empty() const { return rows_.empty(); }
   size_t row_count() const { return rows_.size(); }
-  /// All lines, each with its newline and without trailing spaces.
-  std::string text() const;
+  /// All lines, each with its newline and without trailing spaces. What the last column has beyond
+  /// `columns_max` goes on in further lines, a word at the least in each.
+  std::string text(size_t columns_max = SIZE_MAX) const;
 
  private:
   std::string line(const std::vector<std::string>& cells, const std::vector<size_t>& widths) const;

@@ -154,14 +154,16 @@ bool is_named(const channel::SessionView& view, const std::string& name) {
 
 }  // namespace
 
-std::vector<SessionTrace> traces_of(std::vector<SessionTrace> all, const std::string& session) {
-  std::erase_if(all, [&session](const SessionTrace& trace) {
-    return session.empty() ? !trace.is_ended : !is_named(trace.session, session);
-  });
-  std::ranges::stable_sort(all, {}, [](const SessionTrace& trace) {
+IsTraceWanted traces_of(std::string session) {
+  return [name = std::move(session)](const channel::SessionView& view, bool is_ended) {
+    return name.empty() ? is_ended : is_named(view, name);
+  };
+}
+
+void sort_by_end(std::vector<SessionTrace>& traces) {
+  std::ranges::stable_sort(traces, {}, [](const SessionTrace& trace) {
     return trace.is_ended ? trace.ended_unix_ns : INT64_MAX;
   });
-  return all;
 }
 
 std::string trace_text(const std::vector<SessionTrace>& traces, int64_t clock_step_ns) {
@@ -223,7 +225,8 @@ nlohmann::ordered_json trace_json(const std::vector<SessionTrace>& traces) {
 
 void run_trace(const GlobalOptions& globals, const std::string& session) {
   const StatsSegment segment = segment_of(globals);
-  const auto traces = traces_of(segment.traces(), session);
+  auto traces = segment.traces(traces_of(session));
+  sort_by_end(traces);
   if (traces.empty() && !session.empty()) {
     throw Failure(kExitFailure, "no session '" + session +
                                     "': `lyre sessions` lists those that are open, `lyre trace` "
@@ -231,8 +234,8 @@ void run_trace(const GlobalOptions& globals, const std::string& session) {
   }
   if (globals.is_json) {
     nlohmann::ordered_json content = past_json(segment.look());
-    content.update(trace_json(traces));
-    std::cout << json_text(document_of(content), false);
+    move_members(trace_json(traces), content);
+    print_json(std::cout, document_of(std::move(content)), false);
   } else {
     const Snapshot now = segment.look();
     std::cout << past_text(now)

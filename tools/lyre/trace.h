@@ -14,9 +14,12 @@ namespace lyre::tools {
 /// sessions that ended badly. Fails: throws Failure, also when no session has that name.
 void run_trace(const GlobalOptions& globals, const std::string& session);
 
-/// Those that `session` names: by peer, by peer and port, or by ":" and the own port. An empty name
-/// is that of all that ended badly. By the time of their end, those that are open last.
-std::vector<SessionTrace> traces_of(std::vector<SessionTrace> all, const std::string& session);
+/// Selects those that `session` names: by peer, by peer and port, or by ":" and the own port. An
+/// empty name is that of all that ended badly.
+IsTraceWanted traces_of(std::string session);
+
+/// By the time of their end, those that are open last.
+void sort_by_end(std::vector<SessionTrace>& traces);
 
 /// Every event in a line. Times are by the wall clock, which is ahead of the daemon's by
 /// `clock_step_ns`.

@@ -101,6 +101,22 @@ TEST_F(AssemblyTest, TheStatsSegmentHasTheClockOfTheStart) {
   EXPECT_LE(header.started_unix_ns, monotonic_now().value + header.unix_offset_ns);
 }
 
+TEST_F(AssemblyTest, TheStatsSegmentTellsAnUpgradeFromAStart) {
+  const Config wanted = config();
+  auto parts = make(wanted);
+  ASSERT_TRUE(parts.ok()) << parts.error().text;
+  EXPECT_EQ((*parts)->stats().header().is_successor, 0u);
+  parts->reset();
+  parts = Assembly::prepare(wanted, std::make_unique<SimBackend>(states_));
+  ASSERT_TRUE(parts.ok()) << parts.error().text;
+  const Assembly::Heritage heritage{.ports = {{.device = "sim0", .mac = {}, .rss_key = {}}},
+                                    .secret = {}};
+  const Status done =
+      (*parts)->complete({.io = io_, .mappings = mappings_}, reply_.get(), &heritage);
+  ASSERT_TRUE(done.ok()) << done.error().text;
+  EXPECT_EQ((*parts)->stats().header().is_successor, 1u);
+}
+
 TEST_F(AssemblyTest, ListenersHaveRowsBesideThoseOfManyConnections) {
   Config wanted = config();
   wanted.connections_max = kSessionRowsMax + 1;

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "stack/tcp/config.h"
 #include "stack/tcp/state.h"
@@ -11,6 +13,7 @@
 #include "tools/lyre/snapshot.h"
 #include "tools/lyre/stats.h"
 #include "tools/lyre/status.h"
+#include "tools/lyre/text_table.h"
 
 namespace lyre::tools {
 namespace {
@@ -191,15 +194,80 @@ TEST(Stats, LeavesZerosOut) {
       "\n"
       "dropped   worker 0  worker 1  total\n"
       "tcp_paws         0         2      2  timestamp is older than the newest seen (PAWS)\n",
-      stats_text(look(segment), nullptr, false));
+      stats_text(look(segment), nullptr, {}));
+}
+
+class ManyWorkers : public ::testing::Test {
+ protected:
+  ManyWorkers() {
+    now_.taken_unix_ns = earlier_.taken_unix_ns + 1'000'000'000;
+    earlier_.workers.resize(kManyWorkers);
+    now_.workers.resize(kManyWorkers);
+    for (WorkerSnapshot& worker : now_.workers) {
+      worker.counters.fill(1'000'000'000'000);
+      worker.drops.fill(1'000'000'000'000);
+    }
+    now_.workers[37].counters.fill(2'000'000'000'000);
+  }
+  static size_t widest(const std::string& text) {
+    std::istringstream lines(text);
+    size_t columns = 0;
+    for (std::string line; std::getline(lines, line);) columns = std::max(columns, line.size());
+    return columns;
+  }
+
+  static constexpr size_t kManyWorkers = 64;
+  Snapshot earlier_;
+  Snapshot now_;
+};
+
+TEST_F(ManyWorkers, HaveNoColumnEach) {
+  const std::string text = stats_text(now_, &earlier_, {});
+  EXPECT_LE(widest(text), kStatsColumns) << text;
+  EXPECT_EQ(text.find("worker 0"), std::string::npos) << text;
+  EXPECT_NE(
+      text.find("  65000000000000  65000000000000  2000000000000      37  packets received\n"),
+      std::string::npos)
+      << text;
+  // The longest text goes on in the next line.
+  EXPECT_NE(text.find("bytes copied because the port"), std::string::npos) << text;
+}
+
+TEST_F(ManyWorkers, HaveAColumnEachWhenAsked) {
+  const std::string text = stats_text(now_, nullptr, {.has_workers = true});
+  EXPECT_NE(text.find("  worker 37  "), std::string::npos) << text;
+  EXPECT_EQ(text.find("largest"), std::string::npos) << text;
+  EXPECT_GT(widest(text), kStatsColumns);
+}
+
+TEST_F(ManyWorkers, OfWhatNoneCountedNoneHasMost) {
+  for (WorkerSnapshot& worker : now_.workers) worker = {};
+  EXPECT_EQ(stats_text(now_, nullptr, {}),
+            "counter  total  largest  worker\n\nnothing was dropped\n");
+  const std::string text = stats_text(now_, nullptr, {.has_zeros = true});
+  EXPECT_NE(text.find("polls                          0        0       -  turns of the worker's"),
+            std::string::npos)
+      << text;
+}
+
+TEST(TextTable, TheLastColumnGoesOnInFurtherLines) {
+  TextTable table;
+  table.add_column("key");
+  table.add_column("");
+  table.add_row({"a", "one two three"});
+  table.add_row({"b", "notlessthantwentycolumns x"});
+  table.add_row({"c", ""});
+  EXPECT_EQ(table.text(12),
+            "key\na    one two\n     three\nb    notlessthantwentycolumns\n     x\nc\n");
+  EXPECT_EQ(table.text(), "key\na    one two three\nb    notlessthantwentycolumns x\nc\n");
 }
 
 TEST(Stats, ShowsWhatDevicesLost) {
   FakeSegment segment;
   const char* heading = "port    rx_missed\n";
-  EXPECT_EQ(std::string::npos, stats_text(look(segment), nullptr, false).find(heading));
+  EXPECT_EQ(std::string::npos, stats_text(look(segment), nullptr, {}).find(heading));
   segment.port().rx_missed.set(12);
-  const std::string text = stats_text(look(segment), nullptr, false);
+  const std::string text = stats_text(look(segment), nullptr, {});
   EXPECT_NE(std::string::npos, text.find(heading)) << text;
   EXPECT_NE(
       std::string::npos,
@@ -214,7 +282,7 @@ TEST(Stats, ShowsWhatDevicesLost) {
 TEST(Stats, WhatAPortDoesNotSendIsNotNothing) {
   FakeSegment segment;
   segment.worker(1).tx_dropped.set(7);
-  const std::string text = stats_text(look(segment), nullptr, false);
+  const std::string text = stats_text(look(segment), nullptr, {});
   EXPECT_EQ(text,
             "counter     worker 0  worker 1  total\n"
             "tx_dropped         0         7      7  packets taken and never sent\n");
@@ -229,7 +297,7 @@ TEST(Stats, ShowsWhatTheDriversOfPortsCount) {
   std::strcpy(port.device_counters[1].name, "bw_out_allowance_exceeded");
   port.device_counters[1].value.set(31);
   port.device_counter_count.store(2);
-  const std::string text = stats_text(look(segment), nullptr, false);
+  const std::string text = stats_text(look(segment), nullptr, {});
   EXPECT_NE(std::string::npos, text.find("memif0  bw_out_allowance_exceeded     31\n")) << text;
   EXPECT_EQ(std::string::npos, text.find("rx_q0_errors"));
   EXPECT_EQ(31,
@@ -240,9 +308,8 @@ TEST(Stats, ShowsWhatTheDriversOfPortsCount) {
 
 TEST(Stats, ShowsEveryCounterWhenAsked) {
   FakeSegment segment;
-  EXPECT_NE(std::string::npos,
-            stats_text(look(segment), nullptr, false).find("nothing was dropped"));
-  const std::string all = stats_text(look(segment), nullptr, true);
+  EXPECT_NE(std::string::npos, stats_text(look(segment), nullptr, {}).find("nothing was dropped"));
+  const std::string all = stats_text(look(segment), nullptr, {.has_zeros = true});
   for (const CounterText& counter : kWorkerCounters) {
     EXPECT_NE(std::string::npos, all.find(counter.text)) << counter.key;
   }
@@ -295,9 +362,8 @@ TEST(Sessions, RatesComeFromTwoLooks) {
   const SessionRates rates = rates_of(view, &earlier);
   EXPECT_DOUBLE_EQ(8e6, rates.sent_bits_per_s);
   EXPECT_DOUBLE_EQ(0, rates.received_bits_per_s);
-  const auto json = sessions_json(look(segment), &earlier);
-  EXPECT_EQ(8e6, json["sessions"][0]["sent_bits_per_s"]);
-  EXPECT_FALSE(sessions_json(look(segment), nullptr)["sessions"][0].contains("sent_bits_per_s"));
+  EXPECT_EQ(8e6, session_json(view, &earlier)["sent_bits_per_s"]);
+  EXPECT_FALSE(session_json(view, nullptr).contains("sent_bits_per_s"));
   view.opened_unix_ns += 1;  // another connection in the same row
   EXPECT_NE(8e6, rates_of(view, &earlier).sent_bits_per_s);
 }
@@ -328,8 +394,8 @@ TEST(Sessions, SayWhoCopied) {
       << text;
   EXPECT_NE(std::string::npos, text.find("0 B out and 5.00 KiB in by the clients, 512 B out by"))
       << text;
-  const auto json = sessions_json(look(segment), nullptr);
-  EXPECT_EQ(4096u, json["sessions"][0]["client_copied_rx_bytes"]);
+  EXPECT_EQ(4096u, session_json(view, nullptr)["client_copied_rx_bytes"]);
+  const auto json = sessions_json(look(segment));
   EXPECT_EQ(5120u, json["copied"]["clients_rx_bytes"]);
   EXPECT_EQ(512u, json["copied"]["ports_tx_bytes"]);
 }
@@ -337,7 +403,7 @@ TEST(Sessions, SayWhoCopied) {
 TEST(Sessions, NoneIsALineToo) {
   FakeSegment segment;
   EXPECT_TRUE(sessions_text(look(segment), nullptr).starts_with("no sessions\n"));
-  EXPECT_EQ(0u, sessions_json(look(segment), nullptr)["sessions"].size());
+  EXPECT_EQ(0u, sessions_json(look(segment))["sessions"].size());
 }
 
 TEST(Sessions, StatesHaveTheEnginesNames) {

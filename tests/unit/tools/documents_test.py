@@ -116,6 +116,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.complete("lyre", "nic", "bind", "--dr"), ["--driver", "--dry-run"])
         self.assertEqual(self.complete("lyre", "--socket", "status", "st"), ["status", "stats"])
         self.assertEqual(self.complete("lyre", "stats", "--js"), ["--json"])
+        self.assertEqual(self.complete("lyre", "stats", "--wo"), ["--workers"])
 
     def test_bash_completes_values(self):
         self.assertEqual(self.complete("lyre", "sessions", "--sort", "r"),

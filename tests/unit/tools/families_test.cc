@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tests/unit/tools/stats_segment.h"
 
@@ -22,10 +23,20 @@ class FamiliesTest : public ::testing::Test {
     std::strcpy(view.label, "train");
     segment_.client(worker, context).write(&view);
   }
+  std::vector<prometheus::MetricFamily> families() const {
+    const Snapshot now = read_snapshot(segment_.data(), FakeSegment::bytes(), FakeSegment::kNowNs);
+    return metrics_of(&now);
+  }
+  /// Of the only metric of the family.
+  std::optional<double> single(const std::string& name) const {
+    for (const prometheus::MetricFamily& family : families()) {
+      if (family.name == name && family.metric.size() == 1) return family.metric[0].gauge.value;
+    }
+    return std::nullopt;
+  }
   /// Of the label "train".
   std::optional<double> gauge(const std::string& name) const {
-    const Snapshot now = read_snapshot(segment_.data(), FakeSegment::bytes(), FakeSegment::kNowNs);
-    for (const prometheus::MetricFamily& family : metrics_of(&now)) {
+    for (const prometheus::MetricFamily& family : families()) {
       if (family.name != name) continue;
       for (const prometheus::ClientMetric& metric : family.metric) {
         if (metric.label.at(0).value == "train") return metric.gauge.value;
@@ -53,15 +64,65 @@ TEST_F(FamiliesTest, AClientOverItsLimitIsAtIt) {
   EXPECT_EQ(gauge("lyre_client_rx_slots_limit_ratio"), 1.0);
 }
 
+// Its ports were not shown, and the dashboard showed that none is down.
+TEST_F(FamiliesTest, ADomainShowsItsPortsAndNoCounters) {
+  segment_.port().is_link_up.store(0);
+  EXPECT_EQ(single("lyre_scope_is_domain"), 0.0);
+  EXPECT_TRUE(single("lyre_port_device_rx_missed_total").has_value());
+  segment_.header().is_domain = 1;
+  EXPECT_EQ(single("lyre_scope_is_domain"), 1.0);
+  EXPECT_EQ(single("lyre_port_up"), 0.0);
+  EXPECT_EQ(single("lyre_port_mtu_bytes"), 1500.0);
+  for (const prometheus::MetricFamily& family : families()) {
+    EXPECT_FALSE(family.name.starts_with("lyre_worker_")) << family.name;
+    EXPECT_FALSE(family.name.starts_with("lyre_port_") && family.name.ends_with("_total"))
+        << family.name;
+  }
+}
+
+// Upgrades were taken for crashes.
+TEST_F(FamiliesTest, AProcessThatTookOverHasNoColdStart) {
+  EXPECT_EQ(single("lyre_daemon_cold_start_time_seconds"), FakeSegment::kStartedNs / 1e9);
+  segment_.header().is_successor = 1;
+  EXPECT_EQ(single("lyre_daemon_cold_start_time_seconds"), 0.0);
+  EXPECT_EQ(single("lyre_daemon_start_time_seconds"), FakeSegment::kStartedNs / 1e9);
+}
+
 TEST(CommFamilies, CountDirectoriesThatCannotBeRead) {
   CommsSnapshot comms;
   comms.directories_not_read = {"/dev/shm/lyre: Permission denied"};
-  for (const prometheus::MetricFamily& family : metrics_of(comms)) {
+  for (const prometheus::MetricFamily& family : metrics_of(comms, CommGroups())) {
     if (family.name != "lyre_telemetry_directories_not_read") continue;
     EXPECT_EQ(family.metric.at(0).gauge.value, 1.0);
     return;
   }
   FAIL() << "no such family";
+}
+
+// 16 000 comms made 192 000 series.
+TEST(CommFamilies, HaveSeriesOfEachCommWhereTheyAreWantedOnly) {
+  CommsSnapshot comms{.at_ns = 1};
+  comms.processes.push_back({.uid = 7, .pid = 1, .program = "train"});
+  comms.processes[0].comms.resize(100);
+  CommGroups groups;
+  groups.look(comms);
+  size_t series = 0;
+  for (const prometheus::MetricFamily& family : metrics_of(comms, groups)) {
+    series += family.metric.size();
+    if (family.name != "lyre_comms") continue;
+    EXPECT_EQ(family.metric.at(0).gauge.value, 100.0);
+    ASSERT_EQ(family.metric.at(0).label.size(), 3u);
+    EXPECT_EQ(family.metric[0].label[0].value, "7");
+    EXPECT_EQ(family.metric[0].label[1].value, "train");
+    EXPECT_EQ(family.metric[0].label[2].value, "receive");
+  }
+  EXPECT_EQ(series, 2u + 12u);
+  const auto each = metrics_of_each(comms);
+  ASSERT_EQ(each.size(), 12u);
+  for (const prometheus::MetricFamily& family : each) {
+    EXPECT_TRUE(family.name.starts_with("lyre_comm_")) << family.name;
+    EXPECT_EQ(family.metric.size(), 100u);
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/unit/tools/stats_segment.h"
 #include "tools/lyre/clients.h"
@@ -117,7 +118,7 @@ TEST(Look, StatsHaveTheGrowthOfAllWorkers) {
   segment.worker(1).rx_packets.add(11);
   const Snapshot now = look_after(segment, 2);
   EXPECT_TRUE(
-      stats_text(now, &earlier, false)
+      stats_text(now, &earlier, {})
           .starts_with("counter     worker 0  worker 1  total  a second\n"
                        "rx_packets      1030        11   1041        20  packets received"));
   const auto worker = stats_json(now, &earlier)["workers"][0];
@@ -129,7 +130,7 @@ TEST(Look, OfADomainNoCountersAreShown) {
   FakeSegment segment;
   segment.header().is_domain = 1;
   const Snapshot domain = look_after(segment, 0);
-  EXPECT_EQ(stats_text(domain, nullptr, true), kNotShown);
+  EXPECT_EQ(stats_text(domain, nullptr, {.has_zeros = true}), kNotShown);
   EXPECT_TRUE(stats_json(domain, nullptr)["workers"].empty());
   EXPECT_TRUE(status_text(domain, nullptr).ends_with(std::string("\nworkers: ") + kNotShown));
   EXPECT_TRUE(status_json(domain, nullptr)["workers"].empty());
@@ -165,6 +166,38 @@ TEST(Look, ClientsHaveTheRatesOfTheirSessions) {
 TEST(JsonDocument, BeginsWithItsSchema) {
   EXPECT_EQ(json_text(document_of({{"a", 1}}), true), "{\"schema\":1,\"a\":1}\n");
   EXPECT_EQ(json_text(document_of({{"a", 1}}), false), "{\n  \"schema\": 1,\n  \"a\": 1\n}\n");
+}
+
+// Programs read it, and a document of 100 000 sessions is never whole in memory.
+TEST(JsonDocument, IsPrintedInPartsAsItIsWhole) {
+  const auto item_of = [](size_t index) {
+    return nlohmann::ordered_json{{"index", index},
+                                  {"label", "a\n\xff\"{"},
+                                  {"list", {1, {{"deep", nullptr}}}},
+                                  {"none", nlohmann::ordered_json::array()}};
+  };
+  for (const size_t count : {0u, 1u, 3u}) {
+    nlohmann::ordered_json whole = document_of({{"taken", 1},
+                                                {"sessions", nlohmann::ordered_json::array()},
+                                                {"copied", {{"bytes", 2.5}, {"of", {1, 2}}}},
+                                                {"empty", nlohmann::ordered_json::object()}});
+    const nlohmann::ordered_json parts = whole;
+    for (size_t i = 0; i < count; ++i) whole["sessions"].push_back(item_of(i));
+    for (const bool is_one_line : {true, false}) {
+      std::ostringstream out;
+      print_json(out, parts, is_one_line, {.key = "sessions", .count = count, .item = item_of});
+      EXPECT_EQ(out.str(), json_text(whole, is_one_line));
+      std::ostringstream at_once;
+      print_json(at_once, whole, is_one_line);
+      EXPECT_EQ(at_once.str(), json_text(whole, is_one_line));
+    }
+  }
+}
+
+TEST(JsonDocument, OfMovedMembersHasTheirOrder) {
+  nlohmann::ordered_json to = {{"a", 1}, {"b", 2}};
+  move_members({{"c", 3}, {"a", {4, 5}}}, to);
+  EXPECT_EQ(json_text(to, true), "{\"a\":[4,5],\"b\":2,\"c\":3}\n");
 }
 
 TEST(JsonDocument, ALabelOfAnyBytesIsPrinted) {

@@ -27,7 +27,7 @@ class SessionTableTest : public ::testing::Test {
   /// Remote ports of the sessions that a filter keeps, in its order.
   std::vector<uint16_t> kept(const SessionFilter& filter) {
     Snapshot snapshot = look();
-    time_waits_ = keep_wanted(snapshot, filter, nullptr);
+    time_waits_ = keep_wanted(snapshot.sessions, filter, nullptr);
     std::vector<uint16_t> ports;
     for (const auto& view : snapshot.sessions) ports.push_back(view.remote_port);
     return ports;
@@ -75,7 +75,7 @@ TEST_F(SessionTableTest, TheOrderIsThatOfTheRatesSinceTheEarlierLook) {
   put(0, 0, slow);
   put(0, 1, fast);
   Snapshot now = look();
-  keep_wanted(now, {.order = SessionFilter::Order::kSent}, &earlier);
+  keep_wanted(now.sessions, {.order = SessionFilter::Order::kSent}, &earlier);
   ASSERT_EQ(now.sessions.size(), 2u);
   EXPECT_EQ(now.sessions[0].remote_port, 2);
   EXPECT_DOUBLE_EQ(rates_of(now.sessions[0], &earlier).sent_bits_per_s, 72'000);

@@ -84,6 +84,25 @@ TEST_F(TopTest, HasTheRatesSinceTheLookBefore) {
       << text;
 }
 
+TEST_F(TopTest, TheBusiestWorkersComeFirst) {
+  Snapshot earlier = look_after(0);
+  Snapshot now = look_after(1);
+  for (Snapshot* snapshot : {&earlier, &now}) snapshot->workers.resize(64);
+  for (size_t i = 0; i < now.workers.size(); ++i) {
+    now.workers[i].counters[static_cast<size_t>(Counter::polls)] = 1000;
+    now.workers[i].counters[static_cast<size_t>(Counter::busy_polls)] = i == 37 ? 1000 : 10 * i;
+  }
+  for (const Snapshot* before :
+       {static_cast<const Snapshot*>(&earlier), static_cast<const Snapshot*>(nullptr)}) {
+    const std::string text = text_of(top_screen(now, before, {.lines = 24}));
+    const size_t table = text.find("worker   busy");
+    ASSERT_NE(table, std::string::npos) << text;
+    EXPECT_EQ(text.find("\n    37  100 %"), text.find('\n', table)) << text;
+    EXPECT_NE(text.find("\n    63   63 %"), std::string::npos) << text;
+    EXPECT_NE(text.find("and 61 more workers\n"), std::string::npos) << text;
+  }
+}
+
 TEST_F(TopTest, TheFirstLookHasNoRates) {
   const auto lines = top_screen(look_after(0), nullptr, {});
   EXPECT_NE(text_of(lines).find("dropped: nothing\n"), std::string::npos);

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "stack/channel/abi.h"
 #include "tests/unit/tools/stats_segment.h"
@@ -42,7 +44,9 @@ class TraceTest : public ::testing::Test {
     segment_.ended(0, 1).write(&ended);
   }
   std::vector<SessionTrace> named(const std::string& name) const {
-    return traces_of(read_traces(segment_.data(), FakeSegment::bytes()), name);
+    auto traces = read_traces(segment_.data(), FakeSegment::bytes(), traces_of(name));
+    sort_by_end(traces);
+    return traces;
   }
 
   FakeSegment segment_;
@@ -56,6 +60,19 @@ TEST_F(TraceTest, ASessionIsNamedByItsPeerOrItsOwnPort) {
   EXPECT_EQ(named("10.9.0.1:5000").size(), 2u);
   EXPECT_TRUE(named("10.9.0.2:1").empty());
   EXPECT_TRUE(named("5000").empty());
+}
+
+// A daemon may have 100 000 sessions, each with a ring of events.
+TEST_F(TraceTest, OfSessionsThatAreNotWantedNothingIsCopied) {
+  std::vector<std::pair<uint16_t, bool>> asked;
+  const auto traces = read_traces(segment_.data(), FakeSegment::bytes(),
+                                  [&asked](const channel::SessionView& view, bool is_ended) {
+                                    asked.emplace_back(view.remote_port, is_ended);
+                                    return is_ended;
+                                  });
+  EXPECT_EQ(asked, (std::vector<std::pair<uint16_t, bool>>{{43210, false}, {9, true}}));
+  ASSERT_EQ(traces.size(), 1u);
+  EXPECT_EQ(traces[0].events.size(), 2u);
 }
 
 TEST_F(TraceTest, WithoutANameThoseThatEndedBadlyAreShown) {

@@ -55,14 +55,31 @@ class ScrapedDaemon {
   std::string failure_;  ///< of the last scrape; empty: none
 };
 
-std::string text_of(std::vector<MetricFamily> of_daemon, const MetricsOptions& options) {
-  return prometheus::TextSerializer().Serialize(
-      joined(std::move(of_daemon), metrics_of(comms_now(options.telemetry_directories))));
+/// NCCL's connections, as scrapes see them.
+class ScrapedComms {
+ public:
+  explicit ScrapedComms(const MetricsOptions& options) : options_(options) {}
+
+  std::vector<MetricFamily> families() {
+    const CommsSnapshot comms = comms_now(options_.telemetry_directories);
+    groups_.look(comms);
+    std::vector<MetricFamily> out = metrics_of(comms, groups_);
+    return options_.is_per_comm ? joined(std::move(out), metrics_of_each(comms)) : out;
+  }
+
+ private:
+  const MetricsOptions& options_;
+  CommGroups groups_;
+};
+
+std::string text_of(std::vector<MetricFamily> of_daemon, ScrapedComms& comms) {
+  return prometheus::TextSerializer().Serialize(joined(std::move(of_daemon), comms.families()));
 }
 
 void print_once(const GlobalOptions& globals, const MetricsOptions& options) {
   const Snapshot snapshot = StatsSegment(globals.socket_or_default()).look();
-  std::cout << text_of(metrics_of(&snapshot), options) << std::flush;
+  ScrapedComms comms(options);
+  std::cout << text_of(metrics_of(&snapshot), comms) << std::flush;
 }
 
 }  // namespace
@@ -70,7 +87,8 @@ void print_once(const GlobalOptions& globals, const MetricsOptions& options) {
 void run_metrics(const GlobalOptions& globals, const MetricsOptions& options) {
   if (options.is_once) return print_once(globals, options);
   ScrapedDaemon daemon(globals);
-  serve_metrics(options.listen, [&] { return text_of(daemon.families(), options); });
+  ScrapedComms comms(options);
+  serve_metrics(options.listen, [&] { return text_of(daemon.families(), comms); });
 }
 
 }  // namespace lyre::tools

@@ -10,6 +10,7 @@ namespace lyre::tools {
 struct MetricsOptions {
   std::string listen = "127.0.0.1:9417";           ///< ADDR:PORT, or a path
   std::vector<std::string> telemetry_directories;  ///< where NCCL's plugin writes
+  bool is_per_comm = false;                        ///< series of each comm, too
   bool is_once = false;                            ///< print what a scrape gets, and end
 };
 

@@ -1,14 +1,13 @@
 #include "tools/lyre/metrics/families.h"
 
 #include <algorithm>
-#include <cctype>
-#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "stack/base/mac_address.h"
 #include "tools/lyre/clients.h"
+#include "tools/lyre/metrics/family_list.h"
 #include "tools/lyre/network.h"
 #include "tools/lyre/printable.h"
 #include "tools/lyre/sessions.h"
@@ -17,42 +16,7 @@
 namespace lyre::tools {
 namespace {
 
-using prometheus::ClientMetric;
 using prometheus::MetricFamily;
-using prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
-
-/// Names come from clients and peers and may be any bytes; Prometheus takes UTF-8 only.
-template <size_t kBytes>
-std::string label_text(const char (&text)[kBytes]) {
-  return printable(std::string(text, ::strnlen(text, kBytes)));
-}
-
-/// Families in the order in which they were first named.
-class Families {
- public:
-  void counter(const std::string& name, const std::string& help, Labels labels, double value) {
-    metric(name, help, MetricType::Counter, std::move(labels)).counter.value = value;
-  }
-  void gauge(const std::string& name, const std::string& help, Labels labels, double value) {
-    metric(name, help, MetricType::Gauge, std::move(labels)).gauge.value = value;
-  }
-  std::vector<MetricFamily> take() { return std::move(families_); }
-
- private:
-  ClientMetric& metric(const std::string& name, const std::string& help, MetricType type,
-                       Labels labels) {
-    const auto [at, is_new] = places_.emplace(name, families_.size());
-    if (is_new) families_.push_back({name, help, type, {}});
-    auto& metrics = families_[at->second].metric;
-    metrics.emplace_back();
-    metrics.back().label = std::move(labels);
-    return metrics.back();
-  }
-
-  std::vector<MetricFamily> families_;
-  std::map<std::string, size_t> places_;
-};
 
 /// "tcp_payload_in" counts bytes, which its name must say here.
 std::string worker_metric(const std::string& key) {
@@ -60,7 +24,7 @@ std::string worker_metric(const std::string& key) {
   return "lyre_worker_" + key + (lacks_unit ? "_bytes" : "") + "_total";
 }
 
-void add_daemon(Families& out, const Snapshot& daemon) {
+void add_daemon(FamilyList& out, const Snapshot& daemon) {
   out.gauge("lyre_daemon_info", "The daemon; the value is 1",
             {{"name", printable(daemon.daemon_name)},
              {"version", printable(daemon.daemon_version)},
@@ -68,12 +32,20 @@ void add_daemon(Families& out, const Snapshot& daemon) {
             1);
   out.gauge("lyre_daemon_start_time_seconds", "When the daemon started, since 1970", {},
             static_cast<double>(daemon.started_unix_ns) / 1e9);
+  out.gauge("lyre_daemon_cold_start_time_seconds",
+            "When the daemon started, since 1970; 0: it took the place of another process in an "
+            "upgrade",
+            {}, daemon.is_successor ? 0 : static_cast<double>(daemon.started_unix_ns) / 1e9);
+  out.gauge("lyre_scope_is_domain",
+            "1 where the socket is that of one of several domains: it shows no counters of workers "
+            "and ports",
+            {}, daemon.is_domain ? 1 : 0);
   out.gauge("lyre_clients", "Clients that are attached", {}, static_cast<double>(daemon.clients));
   out.counter("lyre_clients_attached_total", "Clients that attached since the daemon started", {},
               static_cast<double>(daemon.clients_total));
 }
 
-void add_workers(Families& out, const Snapshot& daemon) {
+void add_workers(FamilyList& out, const Snapshot& daemon) {
   std::map<uint32_t, uint64_t> time_waits;
   for (const channel::SessionView& view : daemon.sessions) {
     if (is_time_wait(view)) ++time_waits[view.worker];
@@ -102,7 +74,8 @@ void add_workers(Families& out, const Snapshot& daemon) {
   }
 }
 
-void add_port(Families& out, const PortSnapshot& port) {
+/// What a domain's segment shows, too.
+void add_port(FamilyList& out, const PortSnapshot& port) {
   const Labels labels = {{"port", printable(port.name)}};
   out.gauge("lyre_port_info", "A port; the value is 1",
             {{"port", printable(port.name)},
@@ -114,6 +87,10 @@ void add_port(Families& out, const PortSnapshot& port) {
   out.gauge("lyre_port_speed_bytes", "Speed of the link in bytes a second; 0: unknown", labels,
             125e3 * port.speed_mbps);
   out.gauge("lyre_port_mtu_bytes", "MTU", labels, port.mtu_bytes);
+}
+
+void add_port_counters(FamilyList& out, const PortSnapshot& port) {
+  const Labels labels = {{"port", printable(port.name)}};
   out.counter("lyre_port_device_rx_missed_total",
               "Packets that the device lost because it had no free buffer", labels,
               static_cast<double>(port.rx_missed));
@@ -137,7 +114,7 @@ void add_port(Families& out, const PortSnapshot& port) {
 /// The clients of one label added up: a label stays when a process ends, and a pid does not. Of the
 /// ratio there is the largest one: a sum would hide a client among others of its label, and a
 /// worker among others.
-void add_clients(Families& out, const Snapshot& daemon) {
+void add_clients(FamilyList& out, const Snapshot& daemon) {
   struct Sum {
     uint64_t sessions = 0, sends = 0, slots_held = 0, slots_lent = 0;
     double limit_ratio = 0;
@@ -167,63 +144,20 @@ void add_clients(Families& out, const Snapshot& daemon) {
   }
 }
 
-void add_comm(Families& out, const CommsSnapshot& comms, const CommsOfProcess& process,
-              const nccl_abi::CommView& view) {
-  const Labels labels = {{"uid", std::to_string(process.uid)},
-                         {"program", printable(process.program)},
-                         {"pid", std::to_string(process.pid)},
-                         {"comm", comm_id_text(view)},
-                         {"direction", view.is_sender != 0 ? "send" : "receive"},
-                         {"peer_host", label_text(view.peer_host)}};
-  const auto age_ns = view.oldest_since_ns > 0 ? comms.at_ns - view.oldest_since_ns : 0;
-  out.counter("lyre_comm_moved_bytes_total", "Bytes of messages that are done", labels,
-              static_cast<double>(view.bytes));
-  out.counter("lyre_comm_messages_total", "Messages that are done", labels,
-              static_cast<double>(view.messages));
-  out.counter("lyre_comm_sent_again_bytes_total", "Bytes sent again over another stream", labels,
-              static_cast<double>(view.again_bytes));
-  out.counter("lyre_comm_streams_remade_total", "Streams that were replaced", labels, view.redials);
-  out.counter("lyre_comm_copied_bytes_total", "Payload that the process copied", labels,
-              static_cast<double>(view.copied_bytes));
-  out.gauge("lyre_comm_queue_pairs_up", "Queue pairs of RDMA devices that the comm has", labels,
-            view.queue_pairs_up);
-  out.counter("lyre_comm_queue_pairs_lost_total", "Queue pairs that the comm lost", labels,
-              static_cast<double>(view.queue_pairs_lost));
-  out.gauge("lyre_comm_streams", "Streams that the comm is to have", labels, view.streams);
-  out.gauge("lyre_comm_streams_up", "Streams that the comm has", labels, view.streams_up);
-  out.gauge("lyre_comm_outstanding_bytes", "Bytes of requests that are not done", labels,
-            static_cast<double>(view.outstanding_bytes));
-  out.gauge("lyre_comm_oldest_request_seconds", "Age of the oldest request that is not done",
-            labels, static_cast<double>(age_ns > 0 ? age_ns : 0) / 1e9);
-  out.gauge("lyre_comm_failed", "1 after it gave up", labels, view.has_failed != 0 ? 1 : 0);
-}
-
 }  // namespace
 
 std::vector<MetricFamily> metrics_of(const Snapshot* daemon) {
-  Families out;
+  FamilyList out;
   out.gauge("lyre_up", "1 while the daemon answers", {}, daemon != nullptr ? 1 : 0);
   if (daemon == nullptr) return out.take();
   add_daemon(out, *daemon);
+  for (const PortSnapshot& port : daemon->ports) add_port(out, port);
   // A domain's segment has no counters, and zeros would be wrong.
   if (!daemon->is_domain) {
     add_workers(out, *daemon);
-    for (const PortSnapshot& port : daemon->ports) add_port(out, port);
+    for (const PortSnapshot& port : daemon->ports) add_port_counters(out, port);
   }
   add_clients(out, *daemon);
-  return out.take();
-}
-
-std::vector<MetricFamily> metrics_of(const CommsSnapshot& comms) {
-  Families out;
-  out.gauge("lyre_telemetry_files_left_out", "Telemetry files of NCCL processes over the limits",
-            {}, static_cast<double>(comms.files_left_out));
-  out.gauge("lyre_telemetry_directories_not_read",
-            "Directories with telemetry of NCCL processes that cannot be read", {},
-            static_cast<double>(comms.directories_not_read.size()));
-  for (const CommsOfProcess& process : comms.processes) {
-    for (const nccl_abi::CommView& view : process.comms) add_comm(out, comms, process, view);
-  }
   return out.take();
 }
 

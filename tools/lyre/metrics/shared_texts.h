@@ -9,9 +9,9 @@
 
 namespace lyre::tools {
 
-/// The answers of scrapes that are being sent. An answer has lines for each comm of each process,
-/// and takes several times its size while it is made. So slow scrapers share the newest one.
-/// Thread: one.
+/// The answers of scrapes that are being sent. An answer may have lines for each comm of each
+/// process, and takes several times its size while it is made. So slow scrapers share the newest
+/// one. Thread: one.
 class SharedTexts {
  public:
   /// Texts that exist at a time.

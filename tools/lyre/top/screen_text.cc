@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -100,13 +101,33 @@ std::string drops_text(const Snapshot& now, const Snapshot* earlier, const Rates
   return out;
 }
 
-TextTable workers_table(const Snapshot& now, const Snapshot* earlier, const Rates& rates) {
+/// Numbers of the workers. Where not all have room those come first whose turns found work most
+/// often, by the percent that is shown.
+std::vector<size_t> workers_in_order(const Snapshot& now, const Snapshot* earlier, size_t room) {
+  std::vector<std::pair<int64_t, size_t>> loads;
+  for (size_t i = 0; i < now.workers.size(); ++i) {
+    const WorkerSnapshot before = earlier != nullptr ? earlier->workers[i] : WorkerSnapshot{};
+    const uint64_t busy = now.workers[i][Counter::busy_polls] - before[Counter::busy_polls];
+    const uint64_t polls = now.workers[i][Counter::polls] - before[Counter::polls];
+    const double share = polls > 0 ? static_cast<double>(busy) / static_cast<double>(polls) : 0;
+    loads.push_back({std::llround(100 * share), i});
+  }
+  if (loads.size() > room) {
+    std::ranges::stable_sort(loads, std::greater{}, [](const auto& load) { return load.first; });
+  }
+  std::vector<size_t> out;
+  for (const auto& [load, worker] : loads) out.push_back(worker);
+  return out;
+}
+
+TextTable workers_table(const Snapshot& now, const Snapshot* earlier, const Rates& rates,
+                        size_t room) {
   TextTable table;
   for (const char* title :
        {"worker", "busy", "sessions", "received", "sent", "sent again", "free slots"}) {
     table.add_column(title, Align::kRight);
   }
-  for (size_t i = 0; i < now.workers.size(); ++i) {
+  for (const size_t i : workers_in_order(now, earlier, room)) {
     const WorkerSnapshot& worker = now.workers[i];
     const WorkerSnapshot before = earlier != nullptr ? earlier->workers[i] : WorkerSnapshot{};
     const auto bits = [&](Counter counter) { return rates.bits(before[counter], worker[counter]); };
@@ -197,18 +218,18 @@ TextTable clients_table(const Snapshot& now, const Snapshot* earlier) {
 }
 
 /// Of those that fit, at the least; `total` is how many there are.
-TextTable sessions_table(Snapshot now, const Snapshot* earlier, const TopView& view,
-                         size_t& total) {
-  std::erase_if(now.sessions, [](const auto& shown) { return shown.is_listener != 0; });
-  keep_wanted(now, {.order = view.order}, earlier);
-  total = now.sessions.size();
-  if (total > view.lines) now.sessions.resize(view.lines);  // no more fit
+TextTable sessions_table(std::vector<channel::SessionView> sessions, const Snapshot* earlier,
+                         const TopView& view, size_t& total) {
+  std::erase_if(sessions, [](const auto& shown) { return shown.is_listener != 0; });
+  keep_wanted(sessions, {.order = view.order}, earlier);
+  total = sessions.size();
+  if (total > view.lines) sessions.resize(view.lines);  // no more fit
   TextTable table;
   for (const char* title : {"peer", "owner"}) table.add_column(title);
   for (const char* title : {"rtt", "received", "sent"}) table.add_column(title, Align::kRight);
   table.add_column("limited by");
   const size_t more = std::max(view.columns, kTopColumnsMin) - kTopColumnsMin;
-  for (const channel::SessionView& shown : now.sessions) {
+  for (const channel::SessionView& shown : sessions) {
     const std::string peer = format_endpoint(shown.remote_address, shown.remote_port);
     const size_t columns = kTopPeerColumns + more;
     const SessionRates rates = rates_of(shown, earlier);
@@ -274,14 +295,14 @@ std::vector<TopLine> top_screen(const Snapshot& now, const Snapshot* earlier, co
     lines.add("workers and ports: " + text.substr(0, text.find('\n')));
   } else {
     lines.add(drops_text(now, earlier, rates));
-    lines.add_table(workers_table(now, earlier, rates), now.workers.size(), part, "workers");
+    lines.add_table(workers_table(now, earlier, rates, part), now.workers.size(), part, "workers");
     lines.add_table(ports_table(now, earlier, rates), now.ports.size(), part, "ports");
   }
   const TextTable clients = clients_table(now, earlier);
   lines.add_table(clients, clients.row_count(), part, "clients");
   if (lines.left() < 4) return lines.take();
   size_t total = 0;
-  const TextTable sessions = sessions_table(now, earlier, view, total);
+  const TextTable sessions = sessions_table(now.sessions, earlier, view, total);
   lines.add_table(sessions, total, lines.left() - 2, "sessions");
   while (lines.left() > 1) lines.add("");
   lines.add(std::string("q quit   s sort, now by ") + order_name(view.order));

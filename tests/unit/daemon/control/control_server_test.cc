@@ -289,6 +289,23 @@ TEST_F(ControlServerTest, ExpelledClientLearnsWhy) {
   EXPECT_EQ(registry_.held_count(), 1u);
 }
 
+// 384 lines of a job that crashed and started again were before it.
+TEST_F(ControlServerTest, AnExpulsionIsLoggedAlsoWhereManyClientsAttached) {
+  server_.reset();
+  ControlOptions bounded = options();
+  bounded.log_lines_per_minute_max = 8;
+  server_.emplace(io_, mappings_, registry_, facts(), bounded);
+  ASSERT_TRUE(server_->open().ok());
+  const CapturedLog log;
+  RawClient client(path_);
+  client.send(attach_request());
+  run();
+  expect_message<channel::AttachReply>(client, Control::kAttached);
+  for (int i = 0; i < 5; ++i) expect_still_serving();
+  server_->expel({.context = 0, .reason = "send outside of its region"});
+  EXPECT_TRUE(log.has("disconnected: send outside of its region")) << log.text();
+}
+
 // A Goodbye would tell clients that they were expelled: they would not attach to the next daemon.
 TEST_F(ControlServerTest, HangUpAllSaysNoGoodbye) {
   RawClient attached(path_), looking(path_);
