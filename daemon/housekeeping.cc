@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
 #include "daemon/config/config_addresses.h"
 #include "daemon/host/dead_telemetry.h"
@@ -30,26 +29,28 @@ std::string claimed_text(const channel::ClaimView& claim) {
 
 }  // namespace
 
-Housekeeping::Housekeeping(boost::asio::io_context& io, Assembly& parts, Notifier& notifier)
+Housekeeping::Housekeeping(boost::asio::io_context& io, Assembly& parts, Notifier& notifier,
+                           Clock clock)
     : parts_(parts),
       notifier_(notifier),
+      clock_(clock),
       links_timer_(io),
       timer_(io),
       progress_(
           parts.threads().count(),
-          [&parts](uint32_t worker) { return parts.threads().turns(worker); }, monotonic_now()),
+          [&parts](uint32_t worker) { return parts.threads().turns(worker); }, clock()),
       device_counters_(parts.ports().devices(parts.stats())),
       conflicts_(kConflictWarningPeriod),
       telemetry_sweep_(
           [] { return remove_dead_telemetry(nccl_abi::kContainersTelemetryDirectory); }),
-      telemetry_sweep_due_(monotonic_now() + kTelemetrySweepPeriod) {}
+      telemetry_sweep_due_(clock() + kTelemetrySweepPeriod) {}
 
 void Housekeeping::begin() {
   watch_links();
   schedule();
 }
 
-bool Housekeeping::is_worker_hanging() const { return progress_.is_hanging(monotonic_now()); }
+bool Housekeeping::is_worker_hanging() const { return progress_.is_hanging(clock_()); }
 
 void Housekeeping::watch_links() {
   links_timer_.expires_after(chrono_of(parts_.links().look()));
@@ -66,7 +67,10 @@ void Housekeeping::schedule() {
 }
 
 void Housekeeping::look() {
-  const Nanos now = monotonic_now();
+  const Nanos now = clock_();
+  // First of all: the service manager compares with a clock that went on during a pause. This
+  // thread runs, and hanging workers are counted by looks.
+  if (looks_.look(now) > kPauseMin) keep_alive(now);
   parts_.ports().look_after_devices(parts_.stats(), now);
   restart_ports();
   look_for_conflicts(now);
@@ -177,7 +181,8 @@ void Housekeeping::end_hung_daemon() {
   std::abort();
 }
 
-/// Not called while a worker makes no turns: the service manager then restarts the daemon.
+/// While a worker makes no turns it is called after a pause only: the service manager then restarts
+/// the daemon.
 void Housekeeping::keep_alive(Nanos now) {
   const Nanos period = notifier_.watchdog_period();
   if (period.value == 0 || keep_alive_due_ > now) return;

@@ -6,10 +6,12 @@
 #include <optional>
 
 #include "daemon/assembly.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/detached_job.h"
 #include "daemon/notifier.h"
 #include "daemon/ports/device_counters.h"
 #include "daemon/workers/progress.h"
+#include "stack/base/look_clock.h"
 #include "stack/channel/stats.h"
 
 namespace lyre {
@@ -20,7 +22,11 @@ namespace lyre {
 /// one that runs `io`. Owner: borrows all that it is given.
 class Housekeeping {
  public:
-  Housekeeping(boost::asio::io_context& io, Assembly& parts, Notifier& notifier);
+  using Clock = Nanos (*)();
+
+  /// `clock`: monotonic. Tests have one of their own.
+  Housekeeping(boost::asio::io_context& io, Assembly& parts, Notifier& notifier,
+               Clock clock = monotonic_now);
 
   void begin();
   /// True when a worker has made no turn for kHangAfter.
@@ -42,9 +48,11 @@ class Housekeeping {
 
   Assembly& parts_;
   Notifier& notifier_;
+  const Clock clock_;
   boost::asio::steady_timer links_timer_;
   boost::asio::steady_timer timer_;
   Progress progress_;
+  LookClock looks_;
   DeviceCounters device_counters_;
   RareWarning conflicts_;
   int64_t claims_told_unix_ns_ = 0;  ///< claims up to then were logged

@@ -244,10 +244,11 @@ Error Predecessor::explain(const Error& error) {
   if (error.code != EPIPE && error.code != EIO) process_->kill();  // it does not end by itself
   if (process_->pid() < 0) return error;
   parts_.keep_alive();
-  const std::string end = process_->await_end(kUpgradeEnd);
+  const ProcessEnd end = process_->await_end(kUpgradeEnd);
   parts_.keep_alive();
   if (error.code != EPIPE) return error;
-  return {EIO, "the new process " + end + ", and has written why to the log"};
+  return {EIO, "the new process " + end.text +
+                   (end.has_exited ? ", and has written why to the log" : "")};
 }
 
 void Predecessor::fail(const Error& error) {

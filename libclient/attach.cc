@@ -12,15 +12,13 @@
 #include "libclient/clock.h"
 #include "libclient/errors.h"
 #include "libclient/include/lyre/lyre.h"
+#include "libclient/silent_daemons.h"
 #include "stack/channel/abi.h"
 
 namespace lyre::client {
 namespace {
 
 constexpr int kAnswerTimeoutMs = 2000;
-/// An upgrade may pause the daemon for 45 s: see docs/user/operations.md. The rest is for what it
-/// does before and after the pause. A daemon that ends hangs up, which is noticed at once.
-constexpr int kRegionTimeoutMs = 60'000;
 /// The daemon gives a new process a minute to start.
 constexpr int kUpgradeTimeoutMs = 180'000;
 /// At least what an attach carries: 3 + 2 for each of 64 workers.
@@ -70,7 +68,25 @@ int code_of_errno(int number) {
   }
 }
 
-int connect_control(const char* path, UniqueFd& out, int patience_ms) {
+/// Connects `fd`. A signal interrupts the call, and does not make it longer.
+int connect_within(int fd, const sockaddr_un& address, const Patience& patience) {
+  for (;;) {
+    const int left_ms = patience.left_ms();
+    if (left_ms == 0) return fail_unanswered(patience.ms());
+    // It bounds the connect too, when the daemon's backlog is full.
+    const timeval limit{left_ms / 1000, suseconds_t{left_ms % 1000} * 1000};
+    ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return 0;
+    if (errno == EAGAIN) return fail_unanswered(patience.ms());
+    if (errno == EINTR) continue;
+    const int code = errno == EACCES || errno == EPERM ? LYRE_E_PERMISSION : LYRE_E_DAEMON;
+    const bool is_absent = errno == ENOENT || errno == ECONNREFUSED;
+    if (!is_absent) return fail_errno(code, address.sun_path);
+    return fail(code, "%s: no daemon listens there (is lyred running?)", address.sun_path);
+  }
+}
+
+int connect_control(const char* path, UnforkedFd& out, const Patience& patience) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (std::strlen(path) >= sizeof address.sun_path) {
@@ -78,21 +94,10 @@ int connect_control(const char* path, UniqueFd& out, int patience_ms) {
                 sizeof address.sun_path - 1);
   }
   std::strcpy(address.sun_path, path);
-  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!fd.is_open()) return fail_errno(LYRE_E_NORESOURCES, "cannot make a socket");
-  // SO_SNDTIMEO bounds the connect too, when the daemon's backlog is full.
-  const timeval limit{patience_ms / 1000, suseconds_t{patience_ms % 1000} * 1000};
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  int connected = 0;
-  do {
-    connected = ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
-  } while (connected != 0 && errno == EINTR);
-  if (connected != 0) {
-    const int code = errno == EACCES || errno == EPERM ? LYRE_E_PERMISSION : LYRE_E_DAEMON;
-    const bool is_absent = errno == ENOENT || errno == ECONNREFUSED;
-    if (is_absent) return fail(code, "%s: no daemon listens there (is lyred running?)", path);
-    return fail_errno(code, path);
-  }
+  UnforkedFd fd =
+      UnforkedFd::of([] { return ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0); });
+  if (!fd.is_open()) return fail_for_descriptor("cannot make a socket");
+  if (const int code = connect_within(fd.get(), address, patience); code != 0) return code;
   out = std::move(fd);
   return 0;
 }
@@ -127,6 +132,7 @@ int fail_speaking(const char* what) {
 struct Heard {
   size_t bytes = 0;        ///< of the answer; 0: the daemon has hung up
   bool is_unread = false;  ///< it closed its socket before it had read all that was sent
+  bool is_silent = false;  ///< nothing came in time
 };
 
 /// Waits for one message.
@@ -134,7 +140,8 @@ int receive(int socket, void* reply, size_t reply_bytes, Heard& heard,
             std::vector<UniqueFd>& descriptors, const Patience& patience) {
   for (;;) {
     const int left_ms = patience.left_ms();
-    if (left_ms == 0) return fail_unanswered(patience.ms());
+    heard.is_silent = left_ms == 0;
+    if (heard.is_silent) return fail_unanswered(patience.ms());
     pollfd entry{socket, POLLIN, 0};
     if (::poll(&entry, 1, left_ms) > 0) break;
   }
@@ -152,7 +159,9 @@ int receive(int socket, void* reply, size_t reply_bytes, Heard& heard,
   if (count < 0) return fail_speaking("cannot receive from the daemon");
   collect_descriptors(message, descriptors);
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
-    return fail(LYRE_E_NORESOURCES, "no room for the daemon's descriptors (see `ulimit -n`)");
+    // The kernel leaves out those for which this process has no number. There are 3 + 2 for each
+    // worker, at most.
+    return fail_out_of_descriptors();
   }
   heard.bytes = static_cast<size_t>(count);
   return 0;
@@ -213,16 +222,16 @@ struct Question {
 /// leaves in an upgrade passes on no connection whose request it has not read: it hangs up, and the
 /// new one, which listens at the same socket, is asked. Where no daemon is left nobody listens.
 template <typename Request, typename Reply>
-int ask(const Question& question, const Request& request, channel::Control type, UniqueFd& control,
-        Reply& reply, std::vector<UniqueFd>& descriptors) {
+int ask(const Question& question, const Request& request, channel::Control type,
+        UnforkedFd& control, Reply& reply, std::vector<UniqueFd>& descriptors) {
   const Patience patience(question.patience_ms);
   for (;;) {
-    // A timeout of 0 would be none.
-    int code = connect_control(question.path, control, std::max(patience.left_ms(), 1));
+    int code = connect_control(question.path, control, patience);
     if (code != 0) return code;
     Heard heard;
     code = send_and_receive(control.get(), request, reply, heard, descriptors, patience);
     if (code != 0) return code;
+    silent_daemons().on_answer(question.path, now_ns());
     if (heard.bytes > 0) return check_answer(reply, heard.bytes, type);
     const bool may_be_done = question.is_for_once && !heard.is_unread;
     if (may_be_done || patience.left_ms() <= kAskAgainMs) return fail_hung_up();
@@ -250,6 +259,18 @@ int send_with_descriptor(int socket, std::span<const uint8_t> bytes, int descrip
   return fail_speaking("cannot speak to the daemon");
 }
 
+/// Waits for the next message about memory.
+int await_region_reply(const ControlSocket& control, channel::RegionReply& reply, Heard& heard) {
+  SilentDaemons& silent = silent_daemons();
+  const int64_t asked_ns = now_ns();
+  const Patience patience(silent.patience_ms(control.path, asked_ns));
+  std::vector<UniqueFd> descriptors;
+  const int code = receive(control.fd.get(), &reply, sizeof reply, heard, descriptors, patience);
+  if (code == 0) silent.on_answer(control.path, now_ns());
+  if (heard.is_silent) silent.on_silence(control.path, asked_ns, now_ns());
+  return code;
+}
+
 template <typename Message>
 void fill_header(Message& message, channel::Control type) {
   message.header = channel::ControlHeader{};
@@ -271,20 +292,20 @@ int attach(const AttachOptions& options, Attachment& out) {
   request.abi_versions = channel::kAbiVersions;
   request.arena_bytes = options.arena_bytes;
   std::strncpy(request.label, options.label, sizeof request.label - 1);
+  out.control.path = options.path;
   return ask({.path = options.path, .patience_ms = options.patience_ms}, request,
-             channel::Control::kAttached, out.control, out.reply, out.descriptors);
+             channel::Control::kAttached, out.control.fd, out.reply, out.descriptors);
 }
 
-int ask_region(int control, std::span<const uint8_t> request, int descriptor,
+int ask_region(const ControlSocket& control, std::span<const uint8_t> request, int descriptor,
                channel::RegionReply& reply) {
-  if (const int code = send_with_descriptor(control, request, descriptor); code != 0) return code;
-  std::vector<UniqueFd> descriptors;
+  if (const int code = send_with_descriptor(control.fd.get(), request, descriptor); code != 0) {
+    return code;
+  }
   Heard heard;
   static_assert(sizeof reply >= sizeof(channel::Goodbye));
   do {
-    const int code =
-        receive(control, &reply, sizeof reply, heard, descriptors, Patience(kRegionTimeoutMs));
-    if (code != 0) return code;
+    if (const int code = await_region_reply(control, reply, heard); code != 0) return code;
     if (heard.bytes == 0) return fail_hung_up();
   } while (heard.bytes == sizeof reply && reply.header.type == channel::Control::kRegionPending);
   if (heard.bytes == sizeof(channel::Goodbye) && reply.header.type == channel::Control::kGoodbye) {
@@ -302,7 +323,7 @@ int ask_region(int control, std::span<const uint8_t> request, int descriptor,
   return 0;
 }
 
-int ask_capture(const char* path, const char* port, uint32_t snap_bytes, UniqueFd& control,
+int ask_capture(const char* path, const char* port, uint32_t snap_bytes, UnforkedFd& control,
                 UniqueFd& descriptor, channel::CaptureReply& reply) {
   channel::CaptureRequest request{};
   if (std::strlen(port) >= sizeof request.port) {
@@ -324,7 +345,7 @@ int ask_capture(const char* path, const char* port, uint32_t snap_bytes, UniqueF
 int ask_info(const char* path, UniqueFd& descriptor, uint64_t& stats_bytes) {
   channel::InfoRequest request{};
   fill_header(request, channel::Control::kInfo);
-  UniqueFd control;
+  UnforkedFd control;
   channel::InfoReply reply;
   std::vector<UniqueFd> descriptors;
   const int code =
@@ -339,7 +360,7 @@ int ask_info(const char* path, UniqueFd& descriptor, uint64_t& stats_bytes) {
 int ask_upgrade(const char* path, channel::UpgradeReply& reply) {
   channel::UpgradeRequest request{};
   fill_header(request, channel::Control::kUpgrade);
-  UniqueFd control;
+  UnforkedFd control;
   std::vector<UniqueFd> descriptors;
   const Question question{.path = path, .patience_ms = kUpgradeTimeoutMs, .is_for_once = true};
   const int code =

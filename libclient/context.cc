@@ -88,7 +88,7 @@ int lyre_context::adopt(lyre::client::Attachment&& attachment, int patience_ms) 
   }
   control_ = std::move(attachment.control);
   ports_ = ports_of(reply);
-  return waiter_.adopt(std::move(fds[kWakeDescriptor]), control_.get(),
+  return waiter_.adopt(std::move(fds[kWakeDescriptor]), control_.fd.get(),
                        memory_.header().client_sleeps);
 }
 
@@ -115,8 +115,8 @@ lyre_context::~lyre_context() {
     });
   }
   while (!sessions_.empty()) remove_session(sessions_.back());
-  // The daemon must see the end, also if a child that this process forked has the descriptor.
-  if (control_.is_open()) ::shutdown(control_.get(), SHUT_RDWR);
+  // The daemon must see the end, also if a child that clone() made has the descriptor.
+  if (control_.fd.is_open()) ::shutdown(control_.fd.get(), SHUT_RDWR);
 }
 
 int lyre_context::report_failure() const {

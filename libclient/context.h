@@ -94,7 +94,7 @@ struct lyre_context {
   lyre::client::Regions& regions() { return regions_; }
   lyre::client::ReadyList& ready() { return ready_; }
   /// The control socket.
-  int control() const { return control_.get(); }
+  const lyre::client::ControlSocket& control() const { return control_; }
   lyre::client::Waiter& waiter() { return waiter_; }
   lyre::client::SendTotals& send_totals() { return send_totals_; }
   const std::vector<lyre_session*>& sessions() const { return sessions_; }
@@ -115,7 +115,7 @@ struct lyre_context {
   int patience_ms_ = 0;  ///< for a daemon that is there and does not answer
   int failure_ = 0;
   std::string failure_text_;
-  lyre::client::UniqueFd control_;
+  lyre::client::ControlSocket control_;
   lyre::client::Waiter waiter_;
   lyre::client::VainRounds vain_rounds_;
   lyre::client::ContextMemory memory_;

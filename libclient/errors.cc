@@ -1,5 +1,7 @@
 #include "libclient/errors.h"
 
+#include <sys/resource.h>
+
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -40,6 +42,19 @@ int fail_errno(int code, const char* what) {
   return fail(code, "%s: %s", what, strerror_r(number, reason, sizeof reason));
 }
 
+int fail_for_descriptor(const char* what) {
+  return errno == EMFILE ? fail_out_of_descriptors() : fail_errno(LYRE_E_NORESOURCES, what);
+}
+
+int fail_out_of_descriptors() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  return fail(LYRE_E_DESCRIPTORS,
+              "this process has no room for the descriptors of a context: it may have %llu files "
+              "open (see `ulimit -n`)",
+              static_cast<unsigned long long>(limit.rlim_cur));
+}
+
 int fail_unanswered(int patience_ms) {
   const int tenths = (patience_ms + 50) / 100;
   return fail(LYRE_E_DAEMON, "the daemon did not answer within %g seconds", tenths / 10.0);
@@ -72,8 +87,7 @@ const char* lyre_strerror(int code) {
       return "the peer cannot be reached: no route, no answer to ARP or NDP, an ICMP error, or not "
              "allowed to this client";
     case LYRE_E_ADDRINUSE:
-      return "the port is in use: by a listener or, when connecting, every local port that was "
-             "tried";
+      return "the port is in use: by a listener or, when connecting, every local port tried";
     case LYRE_E_ADDRNOTAVAIL:
       return "not an address of the daemon's ports";
     case LYRE_E_NORESOURCES:
@@ -98,6 +112,8 @@ const char* lyre_strerror(int code) {
       return "the handshake is not finished, or sending was shut down";
     case LYRE_E_EXPELLED:
       return "the daemon disconnected this client for breaking a rule";
+    case LYRE_E_DESCRIPTORS:
+      return "this process may have no more descriptors: see `ulimit -n`";
     default:
       return "unknown error";
   }

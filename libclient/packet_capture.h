@@ -3,13 +3,14 @@
 #include <cstdint>
 
 #include "libclient/resources.h"
+#include "libclient/unforked_fd.h"
 
 /// For the tools of this repository, as stats_segment.h.
 namespace lyre::client {
 
 /// Copies of a port's packets. The capture ends with this object, or with its process.
 struct PacketCapture {
-  UniqueFd control;         ///< readable when the daemon has ended the capture
+  UnforkedFd control;       ///< readable when the daemon has ended the capture
   Mapping memory;           ///< channel::CaptureRing[ring_count]
   uint32_t ring_count = 0;  ///< one for each worker
   bool is_refused = false;  ///< the daemon is there, and refuses

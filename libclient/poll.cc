@@ -61,7 +61,7 @@ void lyre_context::look_at_control(int64_t now) {
 
 void lyre_context::read_control() {
   lyre::channel::Goodbye goodbye{};
-  const ssize_t count = ::recv(control_.get(), &goodbye, sizeof goodbye, MSG_DONTWAIT);
+  const ssize_t count = ::recv(control_.fd.get(), &goodbye, sizeof goodbye, MSG_DONTWAIT);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
   // Completions first: they may have the error of each session.
   while (failure_ == 0 && work() > 0) continue;

@@ -29,7 +29,8 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-/// Owner of a shared mapping. A child of fork() does not have it, and must not destroy its owner.
+/// Owner of a shared mapping. A child of fork() does not have it, and must not destroy its owner. A
+/// core dump leaves it out.
 class Mapping {
  public:
   Mapping() = default;

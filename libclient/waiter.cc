@@ -34,7 +34,7 @@ int Waiter::adopt(UniqueFd wake, int control, std::atomic<uint32_t>& sleeps) {
   const int flags = ::fcntl(wake_.get(), F_GETFL);
   ::fcntl(wake_.get(), F_SETFL, flags | O_NONBLOCK);
   poll_fd_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
-  if (!poll_fd_.is_open()) return fail_errno(LYRE_E_NORESOURCES, "cannot make an epoll descriptor");
+  if (!poll_fd_.is_open()) return fail_for_descriptor("cannot make an epoll descriptor");
   if (watch(wake_.get()) && watch(control_)) return 0;
   return fail_errno(LYRE_E_NORESOURCES, "cannot watch the daemon's descriptors");
 }

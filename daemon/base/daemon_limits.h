@@ -30,6 +30,8 @@ inline constexpr Nanos kLinkDownPeriod = millis(20);
 inline constexpr Nanos kDeviceCountersPeriod = seconds(1);
 /// Period of Housekeeping.
 inline constexpr Nanos kHousekeepingPeriod = millis(250);
+/// A look that comes so late follows a pause of this process, or of its machine.
+inline constexpr Nanos kPauseMin = seconds(2);
 /// Period of remove_dead_telemetry(), in a thread of its own. A run that is still under way is the
 /// only one.
 inline constexpr Nanos kTelemetrySweepPeriod = seconds(300);

@@ -110,7 +110,7 @@ NewProcess& NewProcess::operator=(NewProcess&& other) noexcept {
   return *this;
 }
 
-std::string NewProcess::await_end(Nanos patience) {
+ProcessEnd NewProcess::await_end(Nanos patience) {
   constexpr useconds_t kTryUs = 1000;
   int status = 0;
   pid_t ended = 0;
@@ -120,12 +120,14 @@ std::string NewProcess::await_end(Nanos patience) {
   }
   if (ended == 0) {
     kill();
-    return "did not end and was killed";
+    return {.text = "did not end and was killed"};
   }
   pid_ = -1;
-  if (ended < 0) return "is gone";
-  if (WIFSIGNALED(status)) return "was ended by signal " + std::to_string(WTERMSIG(status));
-  return "ended with status " + std::to_string(WEXITSTATUS(status));
+  if (ended < 0) return {.text = "is gone"};
+  if (WIFSIGNALED(status)) {
+    return {.text = "was ended by signal " + std::to_string(WTERMSIG(status))};
+  }
+  return {.text = "ended with status " + std::to_string(WEXITSTATUS(status)), .has_exited = true};
 }
 
 void NewProcess::kill() {

@@ -23,6 +23,12 @@ std::string program_path();
 /// that process as the container's start script says; nullptr: it says nothing.
 Status check_may_be_replaced(pid_t own, const char* container_main);
 
+/// How a process ended.
+struct ProcessEnd {
+  std::string text;         ///< "ended with status 2"
+  bool has_exited = false;  ///< by itself: it had time to say why
+};
+
 /// A process that was started to go on in the place of this one. Owner: the destructor ends it,
 /// unless it was let go. Thread: the control thread.
 class NewProcess {
@@ -39,9 +45,8 @@ class NewProcess {
   pid_t pid() const { return pid_; }
   /// Our end of the pair, once.
   OwnedFd take_socket() { return std::move(socket_); }
-  /// Waits until it has ended by itself; kills it when it has not after `patience`. Returns how it
-  /// ended, as text: "ended with status 2".
-  std::string await_end(Nanos patience);
+  /// Waits until it has ended by itself; kills it when it has not after `patience`.
+  ProcessEnd await_end(Nanos patience);
   void kill();
   /// It goes on by itself.
   void let_go() { pid_ = -1; }

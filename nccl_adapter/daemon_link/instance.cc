@@ -127,10 +127,12 @@ bool Instance::is_idle() const {
 
 bool Instance::finalize() {
   is_finalized_ = true;
-  return given_out_.empty();
+  was_unused_ = given_out_.empty();
+  return was_unused_;
 }
 
 bool Instance::is_over() const {
+  if (was_unused_) return true;
   return is_finalized_ && given_out_.empty() && receivers_.listening() == 0;
 }
 

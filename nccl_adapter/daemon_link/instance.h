@@ -56,10 +56,11 @@ class Instance final : public Environment, private CommOwner {
   /// NCCL has no comm of it, and no listen comm with which an accept could succeed.
   bool is_idle() const;
   /// NCCL is done with the communicator. False: a comm that connect() or accept() gave out is open,
-  /// which another communicator may use. What is half open is not waited for: NCCL does not close
-  /// it.
+  /// which another communicator may use. What is half open, and a listen comm, is not waited for:
+  /// NCCL does not close it.
   bool finalize();
-  /// It was finalized, and what was still in use then is closed.
+  /// finalize() returned true, or what was still in use then is closed. listen(), connect() and
+  /// accept() must not be called any more.
   bool is_over() const;
 
   nccl_abi::Result listen(int dev, HandleBytes handle, ListenComm** out);
@@ -138,6 +139,7 @@ class Instance final : public Environment, private CommOwner {
   Daemon daemon_ = Daemon::kAttached;
   bool is_detached_ = false;  ///< nothing refers to the lost context any more
   bool is_finalized_ = false;
+  bool was_unused_ = false;  ///< when it was finalized
   bool closes_abandoned_ = false;
   Receivers receivers_;
   std::unique_ptr<Acceptor> acceptor_;  ///< made by the first listen() or connect()

@@ -25,6 +25,14 @@ void write_line(LogLevel level, const char* format, va_list args) {
   }
 }
 
+/// What the program has printed. Another thread may hold the lock of a stream for ever, as one that
+/// waits in a read of stdin: this waits for none.
+void flush_stdout() {
+  if (::ftrylockfile(stdout) != 0) return;
+  std::fflush(stdout);
+  ::funlockfile(stdout);
+}
+
 }  // namespace
 
 void set_logger(nccl_abi::Logger logger) { g_logger.store(logger, std::memory_order_relaxed); }
@@ -52,7 +60,7 @@ void die(const char* format, ...) {
   if (g_logger.load(std::memory_order_relaxed) != nullptr) log_warn("%s", line);
   // NCCL_DEBUG may hide what its logger gets; the reason must be seen.
   std::fprintf(stderr, "NET/Lyre : %s\n", line);
-  std::fflush(nullptr);
+  flush_stdout();
   // No exit handlers: they belong to threads of NCCL and CUDA that still run.
   std::_Exit(1);
 }

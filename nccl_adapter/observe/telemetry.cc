@@ -52,21 +52,24 @@ void sweep(const std::string& directory) {
 }
 
 // A file that is there is another process's, alive or not: sweep() removes it when it may.
-int open_locked(const std::string& directory, uint64_t number, std::string* path) {
+client::UnforkedFd open_locked(const std::string& directory, uint64_t number, std::string* path) {
   constexpr uint64_t kTriesMax = 10;
   for (uint64_t i = 0; i < kTriesMax; ++i) {
     *path = file_name(directory, number + i);
-    const int fd = ::open(path->c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (fd < 0 && errno == EEXIST) continue;
-    if (fd < 0) return fd;
+    // A child that lives longer than this process would keep the lock.
+    client::UnforkedFd fd = client::UnforkedFd::of([path] {
+      return ::open(path->c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    });
+    if (!fd.is_open() && errno == EEXIST) continue;
+    if (!fd.is_open()) return fd;
     // Another process may have swept it before it was locked.
     struct stat status {};
-    if (::flock(fd, LOCK_EX | LOCK_NB) == 0 && ::fstat(fd, &status) == 0 && status.st_nlink > 0) {
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && ::fstat(fd.get(), &status) == 0 &&
+        status.st_nlink > 0) {
       return fd;
     }
-    ::close(fd);
   }
-  return -1;
+  return {};
 }
 
 // A file beyond this limit is not refused: the process gets SIGXFSZ.
@@ -91,7 +94,10 @@ bool allocate(int fd, size_t offset, size_t bytes) {
 uint8_t* map(int fd) {
   void* memory =
       ::mmap(nullptr, nccl_abi::kTelemetryBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  return memory != MAP_FAILED ? static_cast<uint8_t*>(memory) : nullptr;
+  if (memory == MAP_FAILED) return nullptr;
+  // In a child of fork() it would keep the file open, and so the lock.
+  static_cast<void>(::madvise(memory, nccl_abi::kTelemetryBytes, MADV_DONTFORK));
+  return static_cast<uint8_t*>(memory);
 }
 
 }  // namespace
@@ -120,24 +126,22 @@ int Telemetry::open_file(const std::string& directory, uint64_t number) {
   path_ = file_name(directory, number);
   if (!may_have_the_size()) return errno;
   fd_ = open_locked(directory, number, &path_);
-  if (fd_ < 0) return errno;
-  if (::ftruncate(fd_, nccl_abi::kTelemetryBytes) == 0 &&
-      allocate(fd_, 0, nccl_abi::kTelemetrySlotsOffset)) {
-    memory_ = map(fd_);
+  if (!fd_.is_open()) return errno;
+  if (::ftruncate(fd_.get(), nccl_abi::kTelemetryBytes) == 0 &&
+      allocate(fd_.get(), 0, nccl_abi::kTelemetrySlotsOffset)) {
+    memory_ = map(fd_.get());
   }
   if (memory_ != nullptr) return 0;
   const int code = errno;
   ::unlink(path_.c_str());
-  ::close(fd_);
-  fd_ = -1;
+  fd_ = {};
   return code;
 }
 
 Telemetry::~Telemetry() {
+  if (!fd_.is_open()) return;
   if (memory_ != nullptr) ::munmap(memory_, nccl_abi::kTelemetryBytes);
-  if (fd_ < 0) return;
   ::unlink(path_.c_str());
-  ::close(fd_);
 }
 
 CommSlot* Telemetry::take() {
@@ -161,7 +165,7 @@ bool Telemetry::has_room_for(uint32_t slots) {
   if (slots > nccl_abi::kTelemetrySlots || is_full_) return false;
   const uint32_t more = std::min(kSlotsAtATime, nccl_abi::kTelemetrySlots - allocated_);
   const size_t offset = nccl_abi::kTelemetrySlotsOffset + allocated_ * sizeof(CommSlot);
-  if (!allocate(fd_, offset, more * sizeof(CommSlot))) {
+  if (!allocate(fd_.get(), offset, more * sizeof(CommSlot))) {
     is_full_ = true;
     log_info("`lyre comms` will show only %u connections of this process: %s: %s", allocated_,
              path_.c_str(), ::strerror(errno));

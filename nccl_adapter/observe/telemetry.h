@@ -6,15 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "libclient/unforked_fd.h"
 #include "nccl_adapter/abi/telemetry.h"
 
 namespace lyre::nccl_adapter {
 
 /// The file in which an instance shows its comms, locked as long as a process writes
-/// it; what others of this user left unlocked is removed. Everything goes on where there can be no
-/// file. /dev/shm is small in a container, and writing a page that it has no room for would kill
-/// the process (SIGBUS): pages are allocated before they are written, and only for slots in use.
-/// Thread: under the instance's lock.
+/// it; what others of this user left unlocked is removed. A child of fork() has neither the file
+/// nor its memory, and may only destroy this object, which does nothing there. Everything goes on
+/// where there can be no file. /dev/shm is small in a container, and writing a page that it has no
+/// room for would kill the process (SIGBUS): pages are allocated before they are written, and only
+/// for slots in use. Thread: under the instance's lock.
 class Telemetry {
  public:
   /// `directory`: "none" for no file. `number`, which is random, tells its name from that of other
@@ -42,7 +44,7 @@ class Telemetry {
   bool has_room_for(uint32_t slots);
 
   std::string path_;
-  int fd_ = -1;
+  client::UnforkedFd fd_;
   uint8_t* memory_ = nullptr;
   std::vector<uint32_t> free_;
   uint32_t used_ = 0;

@@ -7,15 +7,12 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "nccl_adapter/comm/close_patience.h"
 #include "nccl_adapter/comm/comm.h"
@@ -24,6 +21,7 @@
 #include "nccl_adapter/daemon_link/instance.h"
 #include "nccl_adapter/daemon_link/system.h"
 #include "nccl_adapter/observe/log.h"
+#include "nccl_adapter/plugin/instance_registry.h"
 #include "nccl_adapter/plugin/open_instance.h"
 #include "nccl_adapter/plugin/profiler.h"
 #include "nccl_adapter/plugin/properties.h"
@@ -37,32 +35,10 @@ constexpr int64_t kClosePollNs = 50'000;
 // Set in a child by fork(): connections and memory belong to the parent, which still uses them.
 std::atomic<bool> g_is_inherited{false};
 
-// A listen comm that NCCL has, of an instance that exists.
-struct Listening {
-  Instance* instance = nullptr;
-  ListenComm* comm = nullptr;
-};
-
-struct Registry {
-  std::mutex init_mutex;              ///< of who sets process_instance; taken before `mutex`
-  std::atomic<uint64_t> failures{0};  ///< how often that failed; counted under init_mutex
-  std::mutex mutex;                   ///< guards the rest; nothing waits for a daemon under it
-  std::set<Instance*> instances;      ///< not finalized
-  /// Also those that are finalized and whose comms are in use. With the calls that use one of its
-  /// listen comms.
-  std::map<Instance*, uint32_t> existing;
-  std::map<uintptr_t, Listening> listening;  ///< by the number that NCCL has in place of a pointer
-  uintptr_t last_listening = 0;
-  Instance* process_instance = nullptr;
-  std::vector<std::unique_ptr<Instance>> replaced;  ///< process_instance before; each is dead
-  bool has_fork_handler = false;
-};
-
-// Never destroyed: NCCL's threads may still call while the process runs its exit handlers.
-Registry& registry() {
-  static Registry& the_registry = *new Registry;
-  return the_registry;
-}
+// Of who sets the process's instance.
+std::mutex g_init_mutex;
+// How often that failed; counted under the mutex.
+std::atomic<uint64_t> g_init_failures{0};
 
 bool refuse_inherited() {
   if (!g_is_inherited.load(std::memory_order_relaxed)) return false;
@@ -115,98 +91,27 @@ Result with(Instance* instance, Body&& body) {
   });
 }
 
-void watch_forks(Registry& all) {
-  const std::lock_guard lock(all.mutex);
-  if (all.has_fork_handler) return;
-  all.has_fork_handler = true;
-  pthread_atfork(nullptr, nullptr, [] { g_is_inherited.store(true, std::memory_order_relaxed); });
+/// The same for a call that another one may have overtaken, which ended the instance: `call` is
+/// nothing, or it waited for the mutex meanwhile. `ended`: what NCCL uses then, for the log.
+template <typename Body>
+Result with_unless_over(const InstanceCall& call, const char* ended, Body&& body) {
+  const auto refuse = [ended] {
+    log_warn("NCCL uses %s", ended);
+    return Result::kInvalidUsage;
+  };
+  if (call == nullptr) return guarded(refuse);
+  return with(call.get(), [&] { return call->is_over() ? refuse() : body(); });
 }
 
-/// REQUIRES: all.mutex is held.
-Instance* keep(Registry& all, std::unique_ptr<Instance> instance) {
-  Instance* kept = instance.release();
-  if (kept == nullptr) return nullptr;
-  all.instances.insert(kept);
-  all.existing.emplace(kept, 0);
-  return kept;
-}
+// NCCL 2.28.3 goes on with the context of a parent that it has finalized, in a child that shares
+// its resources. Without comms the instance has ended then.
+constexpr const char* kEndedContext = "the context of a communicator that it has finalized";
+constexpr const char* kEndedListenComm =
+    "a listen comm that ended with its communicator, or with its daemon";
 
-/// REQUIRES: all.mutex is held.
-void forget(Registry& all, Instance* instance) {
-  all.existing.erase(instance);
-  std::erase_if(all.listening,
-                [&](const auto& entry) { return entry.second.instance == instance; });
-}
-
-void destroy(Instance* instance) {
-  Registry& all = registry();
-  {
-    const std::lock_guard lock(all.mutex);
-    forget(all, instance);
-  }
-  delete instance;
-}
-
-/// NCCL 2.28.3 goes on with the context of a parent that it has finalized, in a child that shares
-/// its resources. Without comms the instance is gone then.
-bool exists(Instance* instance) {
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  if (all.existing.contains(instance)) return true;
-  log_warn("NCCL uses the context of a communicator that it has finalized");
-  return false;
-}
-
-// NCCL gets a number: the address of one that has ended may be that of another one.
-void* add_listening(ListenComm* comm, Instance* instance) {
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  all.listening[++all.last_listening] = {instance, comm};
-  return reinterpret_cast<void*>(all.last_listening);
-}
-
-// The instance of a listen comm, which is not dropped during the call.
-class ListeningCall {
- public:
-  enum class Kind { kUse, kClose };  // after a close NCCL has the listen comm no longer
-
-  ListeningCall(const void* listen_comm, Kind kind) {
-    Registry& all = registry();
-    const std::lock_guard lock(all.mutex);
-    const auto found = all.listening.find(reinterpret_cast<uintptr_t>(listen_comm));
-    if (found == all.listening.end()) return;
-    listening_ = found->second;
-    ++all.existing.at(listening_.instance);
-    if (kind == Kind::kClose) all.listening.erase(found);
-  }
-  ~ListeningCall() {
-    Registry& all = registry();
-    const std::lock_guard lock(all.mutex);
-    const auto instance = all.existing.find(listening_.instance);
-    if (instance != all.existing.end()) --instance->second;
-  }
-  ListeningCall(const ListeningCall&) = delete;
-  ListeningCall& operator=(const ListeningCall&) = delete;
-
-  // Without an instance: it ended with the listen comm.
-  const Listening& listening() const { return listening_; }
-
- private:
-  Listening listening_;
-};
-
-bool is_idle(Instance& instance) {
-  const std::lock_guard lock(instance.mutex());
-  return instance.is_idle();
-}
-
-/// Destroys replaced instances of which NCCL has nothing any more. REQUIRES: all.mutex is held.
-void drop_unused(Registry& all) {
-  std::erase_if(all.replaced, [&all](const std::unique_ptr<Instance>& replaced) {
-    if (all.existing.at(replaced.get()) > 0 || !is_idle(*replaced)) return false;
-    forget(all, replaced.get());
-    return true;
-  });
+void watch_forks() {
+  [[maybe_unused]] static const int is_watching = pthread_atfork(
+      nullptr, nullptr, [] { g_is_inherited.store(true, std::memory_order_relaxed); });
 }
 
 void expect_no_finalize(Instance& instance) {
@@ -214,35 +119,15 @@ void expect_no_finalize(Instance& instance) {
   instance.expect_no_finalize();
 }
 
-/// The instance before stays until NCCL has closed its comms, and at least until the next one is
-/// replaced: another thread may be about to call it. REQUIRES: all.init_mutex is held.
-Result set_process_instance(Registry& all, std::unique_ptr<Instance> instance) {
+/// REQUIRES: g_init_mutex is held.
+Result set_process_instance(std::unique_ptr<Instance> instance) {
   if (instance == nullptr) {
-    all.failures.fetch_add(1, std::memory_order_relaxed);
+    g_init_failures.fetch_add(1, std::memory_order_relaxed);
     return Result::kSystemError;
   }
   expect_no_finalize(*instance);
-  const std::lock_guard lock(all.mutex);
-  drop_unused(all);
-  if (all.process_instance != nullptr) {
-    all.instances.erase(all.process_instance);
-    all.replaced.emplace_back(all.process_instance);
-  }
-  all.process_instance = keep(all, std::move(instance));
+  instance_registry().set_process_instance(std::move(instance));
   return Result::kSuccess;
-}
-
-bool has_live_process_instance(Registry& all) {
-  const std::lock_guard lock(all.mutex);
-  return all.process_instance != nullptr && !all.process_instance->is_dead();
-}
-
-/// The settings of the process's instance, if that one is dead.
-std::optional<Settings> settings_to_open_again(Registry& all) {
-  const std::lock_guard lock(all.mutex);
-  const Instance* instance = all.process_instance;
-  if (instance == nullptr || !instance->is_dead()) return std::nullopt;
-  return instance->settings();
 }
 
 // The test() that follows wakes the workers: see Instance::progress_in_series().
@@ -365,31 +250,20 @@ Result init_context(void** context, uint64_t communicator, nccl_abi::Logger logg
   set_logger(logger);
   set_profiler_callback(profiler);
   return guarded([&] {
-    Registry& all = registry();
-    watch_forks(all);
-    // Without the lock: other communicators are finalized meanwhile.
-    std::unique_ptr<Instance> instance = open_instance(communicator);
-    const std::lock_guard lock(all.mutex);
-    *context = keep(all, std::move(instance));
+    watch_forks();
+    *context = instance_registry().keep(open_instance(communicator));
     return *context != nullptr ? Result::kSuccess : Result::kSystemError;
   });
 }
 
 Result finalize(void* context) {
   return guarded([&] {
-    auto* instance = static_cast<Instance*>(context);
-    Registry& all = registry();
-    {
-      const std::lock_guard lock(all.mutex);
-      if (all.instances.erase(instance) == 0) return Result::kSuccess;
-      if (all.process_instance == instance) {
-        all.process_instance = nullptr;
-        drop_unused(all);
-      }
-    }
+    InstanceRegistry& all = instance_registry();
+    const InstanceCall call = all.begin_call(context);
+    if (call == nullptr || !all.begin_finalize(call.get())) return Result::kSuccess;
     // Else the last close does it: NCCL 2.28.3 to 2.28.6 finalizes the context of a communicator
     // while a child, made with splitShare or shrinkShare, uses its comms.
-    if (finalize_instance(instance)) destroy(instance);
+    if (finalize_instance(call.get())) all.end(call.get());
     return Result::kSuccess;
   });
 }
@@ -398,19 +272,16 @@ Result init_process(nccl_abi::Logger logger, nccl_abi::ProfilerCallback profiler
   set_logger(logger);
   set_profiler_callback(profiler);
   return guarded([&] {
-    Registry& all = registry();
-    watch_forks(all);
-    const std::lock_guard one_init(all.init_mutex);
-    if (has_live_process_instance(all)) return Result::kSuccess;
-    return set_process_instance(all, open_instance(0));
+    watch_forks();
+    const std::lock_guard one_init(g_init_mutex);
+    if (instance_registry().has_live_process_instance()) return Result::kSuccess;
+    return set_process_instance(open_instance(0));
   });
 }
 
 void* process_context() {
   if (refuse_inherited()) return nullptr;
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  return all.process_instance;
+  return instance_registry().process_instance();
 }
 
 // Where the dead instance cannot be replaced, it is what the call is refused by. Calls of several
@@ -418,15 +289,15 @@ void* process_context() {
 void* process_context_for_new_comm() {
   if (refuse_inherited()) return nullptr;
   (void)guarded([] {
-    Registry& all = registry();
-    if (!settings_to_open_again(all)) return Result::kSuccess;
+    InstanceRegistry& all = instance_registry();
+    if (!all.settings_to_open_again()) return Result::kSuccess;
     // Relaxed: a number; what it is compared with is read under the mutex that it changes under.
-    const uint64_t failures = all.failures.load(std::memory_order_relaxed);
-    const std::lock_guard one_init(all.init_mutex);
-    if (all.failures.load(std::memory_order_relaxed) != failures) return Result::kSystemError;
-    const std::optional<Settings> settings = settings_to_open_again(all);
+    const uint64_t failures = g_init_failures.load(std::memory_order_relaxed);
+    const std::lock_guard one_init(g_init_mutex);
+    if (g_init_failures.load(std::memory_order_relaxed) != failures) return Result::kSystemError;
+    const std::optional<Settings> settings = all.settings_to_open_again();
     if (!settings) return Result::kSuccess;  // another thread did it
-    return set_process_instance(all, open_instance(*settings, 0));
+    return set_process_instance(open_instance(*settings, 0));
   });
   return process_context();
 }
@@ -446,14 +317,13 @@ Result devices(int* ndev) {
 Result listen(void* context, int dev, void* handle, void** listen_comm) {
   *listen_comm = nullptr;
   if (context == nullptr || refuse_inherited()) return Result::kInvalidUsage;
-  auto* instance = static_cast<Instance*>(context);
-  if (!exists(instance)) return Result::kInvalidUsage;
+  const InstanceCall call = instance_registry().begin_call(context);
   ListenComm* made = nullptr;
-  const Result result =
-      with(instance, [&] { return instance->listen(dev, handle_bytes(handle), &made); });
+  const Result result = with_unless_over(
+      call, kEndedContext, [&] { return call->listen(dev, handle_bytes(handle), &made); });
   if (result != Result::kSuccess) return result;
   return guarded([&] {
-    *listen_comm = add_listening(made, instance);
+    *listen_comm = instance_registry().add_listening(call.get(), made);
     return Result::kSuccess;
   });
 }
@@ -461,11 +331,10 @@ Result listen(void* context, int dev, void* handle, void** listen_comm) {
 Result connect(void* context, int dev, void* handle, void** send_comm) {
   *send_comm = nullptr;
   if (context == nullptr || refuse_inherited()) return Result::kInvalidUsage;
-  auto* instance = static_cast<Instance*>(context);
-  if (!exists(instance)) return Result::kInvalidUsage;
-  return with(instance, [&] {
+  const InstanceCall call = instance_registry().begin_call(context);
+  return with_unless_over(call, kEndedContext, [&] {
     Comm* made = nullptr;
-    const Result result = instance->connect(dev, handle_bytes(handle), &made);
+    const Result result = call->connect(dev, handle_bytes(handle), &made);
     *send_comm = made;
     return result;
   });
@@ -474,15 +343,10 @@ Result connect(void* context, int dev, void* handle, void** send_comm) {
 Result accept(void* listen_comm, void** recv_comm, nccl_abi::NetDeviceHandle**) {
   *recv_comm = nullptr;
   if (refuse_inherited()) return Result::kInvalidUsage;
-  const ListeningCall call(listen_comm, ListeningCall::Kind::kUse);
-  const Listening& listening = call.listening();
-  if (listening.instance == nullptr) {
-    log_warn("NCCL uses a listen comm that ended with its communicator, or with its daemon");
-    return Result::kInvalidUsage;
-  }
-  return with(listening.instance, [&] {
+  const ListeningCall call = instance_registry().begin_listening_call(listen_comm);
+  return with_unless_over(call.instance, kEndedListenComm, [&] {
     Comm* made = nullptr;
-    const Result result = listening.instance->accept(listening.comm, &made);
+    const Result result = call.instance->accept(call.comm, &made);
     *recv_comm = made;
     return result;
   });
@@ -553,9 +417,9 @@ Result test(void* request_pointer, int* done, int* sizes) {
 Result close_comm(void* comm_pointer) {
   if (comm_pointer == nullptr) return Result::kSuccess;
   auto* comm = static_cast<Comm*>(comm_pointer);
-  Instance* instance = instance_of(comm);
   return guarded([&] {
-    if (close_in_order(instance, comm)) destroy(instance);
+    const InstanceCall call = instance_registry().begin_call(instance_of(comm));
+    if (close_in_order(call.get(), comm)) instance_registry().end(call.get());
     return Result::kSuccess;
   });
 }
@@ -564,20 +428,15 @@ Result close_comm(void* comm_pointer) {
 Result close_listen(void* listen_comm) {
   if (listen_comm == nullptr) return Result::kSuccess;
   if (refuse_inherited()) return Result::kInvalidUsage;
-  Instance* instance = nullptr;
+  const ListeningCall call = instance_registry().begin_last_listening_call(listen_comm);
+  if (call.instance == nullptr) return Result::kSuccess;
   bool is_over = false;
-  Result result = Result::kSuccess;
-  {
-    const ListeningCall call(listen_comm, ListeningCall::Kind::kClose);
-    instance = call.listening().instance;
-    if (instance == nullptr) return Result::kSuccess;
-    result = with(instance, [&] {
-      instance->close_listen(call.listening().comm);
-      is_over = instance->is_over();
-      return Result::kSuccess;
-    });
-  }
-  if (is_over) destroy(instance);
+  const Result result = with(call.instance.get(), [&] {
+    call.instance->close_listen(call.comm);
+    is_over = call.instance->is_over();
+    return Result::kSuccess;
+  });
+  if (is_over) instance_registry().end(call.instance.get());
   return result;
 }
 

@@ -62,7 +62,7 @@ class AbiTest(unittest.TestCase):
                    map_changes=[(r"\Z", "LYRE_0.2 { global: lyre_more; } LYRE_0.1;\n")])
 
     def test_a_new_error_code(self):
-        self.check((r"LYRE_E_EXPELLED = -17 ", "LYRE_E_EXPELLED = -17, LYRE_E_MORE = -18 "))
+        self.check((r"LYRE_E_DESCRIPTORS = -18 ", "LYRE_E_DESCRIPTORS = -18, LYRE_E_MORE = -19 "))
 
     # ---- What breaks programs ----
 

@@ -94,9 +94,8 @@ uint32_t RawClient::register_file(int file, uint64_t bytes) {
   request.source = channel::RegionSource::kDescriptor;
   request.bytes = bytes;
   channel::RegionReply reply{};
-  const int code =
-      client::ask_region(attachment_.control.get(),
-                         {reinterpret_cast<uint8_t*>(&request), sizeof request}, file, reply);
+  const int code = client::ask_region(
+      attachment_.control, {reinterpret_cast<uint8_t*>(&request), sizeof request}, file, reply);
   return code == 0 && reply.error == 0 ? reply.region : 0;
 }
 
@@ -140,7 +139,7 @@ size_t RawClient::take_all() {
 /// A last message, if there is one, is read first.
 bool RawClient::has_hung_up() {
   char word[sizeof(channel::Goodbye)];
-  pollfd waited{.fd = attachment_.control.get(), .events = POLLIN, .revents = 0};
+  pollfd waited{.fd = attachment_.control.fd.get(), .events = POLLIN, .revents = 0};
   return ::poll(&waited, 1, 0) > 0 && ::recv(waited.fd, word, sizeof word, MSG_DONTWAIT) == 0;
 }
 

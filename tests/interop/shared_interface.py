@@ -2,20 +2,25 @@
 """Lyre and the kernel on one interface, by AF_XDP: each gets the packets of its own addresses."""
 
 import concurrent.futures
+import re
 import subprocess
+import time
 import unittest
 
 import bed
 import processes
 import transfer
+from daemon import Daemon, DaemonError, Settings
 
 # The kernel's own, on Lyre's side of the wire.
 HOST, HOST6 = "10.9.2.3", "fd00:9:2::3"
+SECOND = "10.9.2.4/24"  # of a daemon that does not start
 LYRE_PORT, HOST_PORT = 5201, 5202
 PINGS = 40
 PING_INTERVAL_S = 0.05
 TIMEOUT_S = 180
 ANSWER_S = 60  # of a ping
+XDP_RELEASE_S = 1  # within which the kernel frees the queue of a socket that was closed
 
 
 def host():
@@ -68,10 +73,41 @@ class SharedInterfaceTest(unittest.TestCase):
             self.assertEqual(0, subprocess.run(ping, stdout=subprocess.DEVNULL, timeout=TIMEOUT_S,
                                                check=False).returncode)
 
-    def test_lyre_answers_where_the_kernel_has_no_address(self):
+    def ping_lyre(self):
         ping = self.bed.in_kernel("ping", "-q", "-c", "1", "-W", str(ANSWER_S), bed.lyre())
         self.assertEqual(0, subprocess.run(ping, stdout=subprocess.DEVNULL, timeout=TIMEOUT_S,
                                            check=False).returncode)
+
+    def test_lyre_answers_where_the_kernel_has_no_address(self):
+        self.ping_lyre()
+
+    def xdp_program(self):
+        """The number of the interface's XDP program, or None."""
+        show = self.bed.wire.inside(self.bed.wire.left, "ip", "link", "show", "dev",
+                                    self.bed.wire.device)
+        found = re.search(r"prog/xdp id (\d+)", subprocess.check_output(show, text=True))
+        return found and int(found[1])
+
+    def test_a_daemon_that_cannot_start_leaves_the_program(self):
+        second = Daemon(self.bed.programs,
+                        Settings("second", f"net_af_xdp0,iface={self.bed.wire.device}",
+                                 SECOND, bed.cores()[1]),
+                        self.bed.folder, self.bed.wire.inside(self.bed.wire.left))
+        program = self.xdp_program()
+        self.assertIsNotNone(program)
+        with self.assertRaisesRegex(DaemonError, f"has the XDP program {program} of another"):
+            second.start()
+        self.assertEqual(program, self.xdp_program())
+        self.bed.wire.run(self.bed.wire.right, "ip", "neigh", "flush", "all")
+        self.ping_lyre()
+
+    def test_the_first_start_after_a_crash_serves(self):
+        self.bed.daemon.kill()
+        time.sleep(XDP_RELEASE_S)
+        self.assertIsNone(self.xdp_program())
+        self.bed.daemon.start()
+        self.bed.daemon.wait_link()
+        self.ping_lyre()
 
 
 if __name__ == "__main__":

@@ -2,12 +2,15 @@
 #include <rte_dev.h>
 #include <rte_ethdev.h>
 #include <rte_ether.h>
+#include <rte_lcore.h>
 #include <rte_mbuf.h>
+#include <rte_timer.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <optional>
 
+#include "stack/io/dpdk/driver_timers.h"
 #include "stack/io/dpdk/interrupt_thread.h"
 #include "stack/io/dpdk/port_search.h"
 #include "tests/io_contract/dpdk_wire.h"
@@ -87,6 +90,25 @@ TEST(InterruptThread, RunsNoWorkThatIsNotWaitedFor) {
   }
   while (!dpdk::let_interrupt_thread_finish()) continue;
   EXPECT_EQ(runs, 0);
+}
+
+// ENA's timer said that the device was silent, although its keep-alive was queued.
+TEST(DriverTimers, RunAtTheLookAfterAPause) {
+  ASSERT_TRUE(environment());
+  ASSERT_EQ(rte_timer_subsystem_init(), 0);
+  static int runs = 0;
+  rte_timer timer;
+  rte_timer_init(&timer);
+  const auto run = [](rte_timer*, void*) { ++runs; };
+  ASSERT_EQ(rte_timer_reset(&timer, 1, PERIODICAL, rte_lcore_id(), run, nullptr), 0);
+  dpdk::DriverTimers timers;
+  EXPECT_TRUE(timers.look(seconds(100)));
+  EXPECT_EQ(runs, 1);
+  EXPECT_FALSE(timers.look(seconds(130)));
+  EXPECT_EQ(runs, 1);
+  EXPECT_TRUE(timers.look(seconds(130) + millis(250)));
+  EXPECT_EQ(runs, 2);
+  rte_timer_stop_sync(&timer);
 }
 
 }  // namespace

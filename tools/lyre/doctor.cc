@@ -52,7 +52,7 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
 
 /// For ports on `devices`.
 std::vector<Finding> check_this_machine(const std::vector<std::string>& devices,
-                                        uint64_t hugepages_needed_mib) {
+                                        uint64_t hugepages_needed_mib, bool has_daemon) {
   const machine::Roots roots;
   const machine::NicGuard guard(roots, machine::ssh_connection(roots), machine::own_addresses());
   auto nics = nic_states(roots, guard);
@@ -64,7 +64,7 @@ std::vector<Finding> check_this_machine(const std::vector<std::string>& devices,
   append(findings, {check_iommu(roots, nics, system.machine), check_lockdown(roots, nics),
                     check_driver_modules(roots, nics)});
   append(findings, check_write_combining(roots, nics, modprobe_text()));
-  append(findings, {check_hugepages(roots, nics, devices, hugepages_needed_mib),
+  append(findings, {check_hugepages(roots, nics, devices, hugepages_needed_mib, has_daemon),
                     check_hugepages_at_boot(roots, {}, hugepages_needed_mib),
                     check_isolation(roots), check_io_uring(roots)});
   return findings;
@@ -90,15 +90,16 @@ std::vector<Finding> check_all(const GlobalOptions& globals, const std::string& 
   const ConfigCheck config = run_config_check(config_path);
   const DaemonUnit unit = unit_of(config_path);
   const auto devices = configured_devices(config_path);
+  const std::string socket = daemon_socket(globals, config_path);
   std::vector<Finding> findings = check_this_machine(
-      devices, hugepages_mib(workers_in(config.output), configured_packets(config_path)));
+      devices, hugepages_mib(workers_in(config.output), configured_packets(config_path)),
+      is_daemon_there(socket.c_str()));
   append(findings, read_config_check(config.status, config.output));
   append(findings,
          check_drop_ins(devices, {}, {.drop_ins = LYRE_DATA_DIR "/lyred.service.d"}, unit));
   const auto cores = configured_cores(config_path);
   append(findings, check_affinity(run_unit_show(unit), cores, unit));
   append(findings, check_numa(devices, cores, {}));
-  const std::string socket = daemon_socket(globals, config_path);
   append(findings, check_socket(socket));
   append(findings, check_daemon(socket.c_str()));
   append(findings, check_environment());

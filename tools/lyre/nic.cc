@@ -8,11 +8,11 @@
 
 #include "machine/kernel_modules.h"
 #include "machine/remote_logins.h"
-#include "tools/lyre/child_program.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/nic/nic.h"
 #include "tools/lyre/nic/port_section.h"
 #include "tools/lyre/nic/preparation.h"
+#include "tools/lyre/nic/run_commands.h"
 
 namespace lyre::tools {
 namespace {
@@ -22,26 +22,6 @@ std::vector<NicState> states_here() {
 }
 
 PreparedFiles files_here() { return {.drop_ins = LYRE_DATA_DIR "/lyred.service.d"}; }
-
-std::string quoted(const std::string& word) {
-  return word.find(' ') == std::string::npos ? word : "'" + word + "'";
-}
-
-/// Prints the command: on standard output where it is the answer.
-void run(const std::vector<std::string>& command, bool is_dry_run) {
-  std::ostream& out = is_dry_run ? std::cout : std::cerr;
-  for (const std::string& word : command) out << (&word == &command[0] ? "" : " ") << quoted(word);
-  out << std::endl;
-  if (is_dry_run) return;
-  const auto status = run_program(command);
-  if (!status)
-    throw Failure(kExitFailure, command[0] + " is not installed: apt install " + command[0]);
-  if (*status != 0) throw Failure(kExitFailure, command[0] + " failed");
-}
-
-void run_all(const Commands& commands, bool is_dry_run) {
-  for (const auto& command : commands) run(command, is_dry_run);
-}
 
 std::string section_of(const std::vector<NicState>& states, const std::string& name) {
   const NicState& state = nic_named(states, name);
@@ -54,8 +34,9 @@ void run_bind(const std::vector<std::string>& command, const machine::Nic& nic,
   if (command.empty()) return;
   const std::string& driver = command.back();
   check_driver_is_available(nic, driver, {}, machine::modules_folder());
+  if (is_dry_run) return run_command(command, is_dry_run);
   try {
-    run(command, is_dry_run);
+    take_from_kernel(command, section);
   } catch (const Failure&) {
     // Its interface may be gone, its address is not.
     std::cerr << after_failed_bind(states_here(), nic.address, driver, section);
@@ -105,11 +86,12 @@ void add_bind(CLI::App& nic) {
     const auto bind = bind_command(states, *request);
     // The kernel forgets the addresses with the interface.
     const std::string section = section_of(states, request->name);
+    const UninterruptedSteps whole;
     run_bind(bind, nic_named(states, request->name).nic, section, *is_dry_run);
     if (!*is_dry_run) print_after_bind(section);
     const std::string driver = bind.empty() ? "" : bind.back();
-    run_all(prepare_commands(nic_named(states, request->name), driver, {}, files_here()),
-            *is_dry_run);
+    run_commands(prepare_commands(nic_named(states, request->name), driver, {}, files_here()),
+                 *is_dry_run);
   });
 }
 
@@ -136,14 +118,14 @@ void add_unbind(CLI::App& nic) {
     const auto states = states_here();
     const auto unbind = unbind_command(states, *name);
     if (!unbind.empty()) {
-      run(unbind, *is_dry_run);
+      run_command(unbind, *is_dry_run);
     } else {
       const machine::Nic& left = nic_named(states, *name).nic;
       std::cerr << left.address << " is with its kernel driver " << left.driver << std::endl;
     }
     const auto commands = unprepare_commands(states, *name, {}, files_here());
     const auto kept = kept_preparations(states, *name, {}, files_here());
-    run_all(commands, *is_dry_run);
+    run_commands(commands, *is_dry_run);
     for (const std::string& line : kept) std::cerr << line << std::endl;
   });
 }

@@ -2,8 +2,8 @@
  *
  * A context is one attachment to a daemon. Sessions and listeners belong to the context that made
  * them. Thread: one thread at a time uses a context and what belongs to it; different contexts are
- * independent. A child of fork() has no memory of its parent's contexts: it does not use them, but
- * opens its own.
+ * independent. A child of fork() has no memory of its parent's contexts, and no connection to the
+ * daemon: it does not use them, but opens its own. Where its parent ends, so do they.
  * A function blocks only where its comment says so.
  *
  * Fails: functions that return int give 0 or a count on success and a negative LYRE_E code
@@ -54,7 +54,8 @@ enum lyre_error {
   LYRE_E_PERMISSION = -14,   /* the socket may not be opened by this user */
   LYRE_E_VERSION = -15,      /* daemon and library speak different versions */
   LYRE_E_NOTCONNECTED = -16, /* the handshake is not finished, or sending was shut down */
-  LYRE_E_EXPELLED = -17      /* the daemon disconnected this client for breaking a rule */
+  LYRE_E_EXPELLED = -17,     /* the daemon disconnected this client for breaking a rule */
+  LYRE_E_DESCRIPTORS = -18   /* this process may have no more descriptors: see `ulimit -n` */
 };
 
 /* A constant English text. Thread: any. */
@@ -95,7 +96,8 @@ typedef struct lyre_options {
 
 /* Attaches to a daemon. `options` may be NULL: all defaults. Blocks at most `patience_ms`, where a
  * daemon is there and does not answer: an upgrade may pause it for 45 s.
- * Fails: LYRE_E_DAEMON, LYRE_E_PERMISSION, LYRE_E_VERSION, LYRE_E_NORESOURCES, LYRE_E_INVALID.
+ * Fails: LYRE_E_DAEMON, LYRE_E_PERMISSION, LYRE_E_VERSION, LYRE_E_NORESOURCES, LYRE_E_INVALID,
+ * LYRE_E_DESCRIPTORS.
  * Owner: the caller; lyre_context_close() ends it and everything that belongs to it. */
 LYRE_API int lyre_context_open(const lyre_options* options, lyre_context** out);
 /* Closes all sessions and listeners and detaches. Bytes that the peer has not acknowledged may be
@@ -104,9 +106,10 @@ LYRE_API int lyre_context_open(const lyre_options* options, lyre_context** out);
  * memory is not read any more when this returns, or as after LYRE_E_TIMEDOUT of lyre_deregister().
  * Blocks at most 20 ms, until the daemon has taken the last submissions. Where such regions are
  * deregistered it blocks at most three seconds, and at most a minute while the daemon is upgraded
- * or does not answer (because it is stopped with SIGSTOP, for example). A daemon that did not
- * answer for a minute may read the memory when it goes on. NULL is allowed. In a child of fork()
- * that has the context of its parent it does nothing. */
+ * or does not answer (because it is stopped with SIGSTOP, for example). Further calls of the
+ * process that ask that daemon within five minutes wait for two seconds, until it has answered one.
+ * A daemon that did not answer may read the memory when it goes on. NULL is allowed. In a child of
+ * fork() that has the context of its parent it does nothing. */
 LYRE_API void lyre_context_close(lyre_context* context);
 /* Blocks up to timeout_ms, until no byte sent is unacknowledged on closed, aborted and open
  * sessions: the peer has acknowledged it, or its session has ended. Then blocks and bytes of
@@ -272,9 +275,10 @@ typedef struct lyre_region lyre_region;
  * library seals the file against shrinking if it can. The daemon disconnects a client whose
  * registered file shrinks. Each send copies other memory, and memory that the daemon refuses, into
  * the arena: see lyre_region_is_direct(). Blocks until the daemon has answered: seconds for large
- * memory, and at most a minute while the daemon is upgraded. Owner: the caller keeps the memory
- * mapped, from the same file, until lyre_deregister(); the region belongs to the context. Regions
- * may overlap. Register few large ones: a context may have 4608.
+ * memory, and while the daemon is upgraded or does not answer as long as lyre_context_close().
+ * Owner: the caller keeps the memory mapped, from the same file, until lyre_deregister(); the
+ * region belongs to the context. Regions may overlap. Register few large ones: a context may have
+ * 4608.
  * Fails: LYRE_E_INVALID, LYRE_E_NORESOURCES, LYRE_E_DAEMON, LYRE_E_EXPELLED. */
 LYRE_API int lyre_register(lyre_context* context, const void* data, size_t bytes,
                            lyre_region** out);
@@ -285,14 +289,14 @@ LYRE_API int lyre_region_is_direct(const lyre_region* region, const char** why);
  * lyre_poll() has found out, and its session was not aborted and has not ended. Else 0, also where
  * sends are copied, and after the context has failed. Looks at every send of the context. */
 LYRE_API int lyre_region_is_in_use(const lyre_region* region);
-/* Blocks until neither the daemon nor a NIC can read the memory, at most two seconds, and at most a
- * minute while the daemon is upgraded. Sessions with bytes of the region that the peer has not
- * acknowledged are reset and end with LYRE_E_DEREGISTERED. The region is freed in any case; NULL is
- * allowed.
+/* Blocks until neither the daemon nor a NIC can read the memory, at most two seconds, and while the
+ * daemon is upgraded or does not answer as long as lyre_context_close(). Sessions with bytes of the
+ * region that the peer has not acknowledged are reset and end with LYRE_E_DEREGISTERED. The region
+ * is freed in any case; NULL is allowed.
  * Fails: LYRE_E_TIMEDOUT when a NIC still holds the memory (because its link is down, for example):
  * it may still read the bytes and never writes them. LYRE_E_DAEMON, LYRE_E_EXPELLED: the context
  * is over. A daemon that died, or disconnected the context, does not read them. One that did not
- * answer for a minute, as lyre_last_error() then says, may read them when it goes on. */
+ * answer in time, as lyre_last_error() then says, may read them when it goes on. */
 LYRE_API int lyre_deregister(lyre_region* region);
 /* Sends `bytes` (at most 4 MiB) of the region. They must not change until the peer's TCP has
  * acknowledged them or the session has ended: lyre_next_sent() reports the tag. After lyre_close()

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <linux/ethtool.h>
+#include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <net/if_arp.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <cstddef>
 #include <cstdlib>
@@ -64,6 +66,59 @@ std::vector<int> open_descriptors(const Condition& is_wanted) {
   return found;
 }
 
+/// The attribute `type` of a message, or of the attribute that contains it; null if it has none.
+const rtattr* attribute_in(const void* attributes, size_t bytes, int type) {
+  auto* attribute = static_cast<const rtattr*>(attributes);
+  for (; RTA_OK(attribute, bytes); attribute = RTA_NEXT(attribute, bytes)) {
+    if ((attribute->rta_type & NLA_TYPE_MASK) == type) return attribute;
+  }
+  return nullptr;
+}
+
+uint32_t attribute_number(const rtattr* attribute) {
+  uint32_t number = 0;
+  if (attribute != nullptr && RTA_PAYLOAD(attribute) >= sizeof number) {
+    std::memcpy(&number, RTA_DATA(attribute), sizeof number);
+  }
+  return number;
+}
+
+/// What the kernel says of an interface, and how many bytes that has; 0: nothing.
+struct LinkMessage {
+  explicit LinkMessage(uint32_t interface_index);
+  const rtattr* attribute(int type) const;
+
+  alignas(nlmsghdr) std::array<char, 32768> reply;
+  size_t bytes = 0;
+};
+
+LinkMessage::LinkMessage(uint32_t interface_index) {
+  struct {
+    nlmsghdr header;
+    ifinfomsg link;
+  } request = {};
+  request.header.nlmsg_len = sizeof request;
+  request.header.nlmsg_type = RTM_GETLINK;
+  request.header.nlmsg_flags = NLM_F_REQUEST;
+  request.link.ifi_index = static_cast<int>(interface_index);
+  const int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+  if (fd < 0) return;
+  // The kernel has answered when send() returns.
+  const bool is_sent = send(fd, &request, sizeof request, 0) == sizeof request;
+  const ssize_t got = is_sent ? recv(fd, reply.data(), reply.size(), MSG_DONTWAIT) : -1;
+  close(fd);
+  if (got > 0) bytes = static_cast<size_t>(got);
+}
+
+const rtattr* LinkMessage::attribute(int type) const {
+  constexpr size_t kAttributesAt = NLMSG_SPACE(sizeof(ifinfomsg));
+  nlmsghdr header = {};
+  if (bytes < kAttributesAt) return nullptr;
+  std::memcpy(&header, reply.data(), sizeof header);
+  if (header.nlmsg_type != RTM_NEWLINK) return nullptr;
+  return attribute_in(reply.data() + kAttributesAt, bytes - kAttributesAt, type);
+}
+
 }  // namespace
 
 std::vector<int> sockets_of(int domain) {
@@ -113,6 +168,18 @@ bool set_interface_mac(const std::string& interface, const MacAddress& mac) {
 }
 
 uint32_t interface_index(const std::string& interface) { return if_nametoindex(interface.c_str()); }
+
+uint32_t xdp_program_of(uint32_t interface_index) {
+  if (interface_index == 0) return 0;
+  const LinkMessage message(interface_index);
+  const rtattr* const xdp = message.attribute(IFLA_XDP);
+  if (xdp == nullptr) return 0;
+  const auto id = [xdp](int type) {
+    return attribute_number(attribute_in(RTA_DATA(xdp), RTA_PAYLOAD(xdp), type));
+  };
+  const uint32_t of_driver = id(IFLA_XDP_DRV_PROG_ID);
+  return of_driver != 0 ? of_driver : id(IFLA_XDP_SKB_PROG_ID);
+}
 
 bool merges_received(const std::string& interface) {
   const auto value_of = [&](uint32_t command) {

@@ -34,6 +34,10 @@ bool set_interface_mac(const std::string& interface, const MacAddress& mac);
 /// The kernel's number of an interface, or 0. One that is made anew has another number.
 uint32_t interface_index(const std::string& interface);
 
+/// The kernel's number of the XDP program that an interface has, in its driver or before the
+/// kernel's network stack; 0 for none. One that a NIC runs itself does not count.
+uint32_t xdp_program_of(uint32_t interface_index);
+
 /// Whether the kernel or the NIC merges TCP packets that an interface receives (GRO, LRO).
 bool merges_received(const std::string& interface);
 

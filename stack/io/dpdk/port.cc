@@ -5,7 +5,6 @@
 #include <rte_ethdev.h>
 #include <rte_ether.h>
 #include <rte_log.h>
-#include <rte_timer.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -138,6 +137,7 @@ void EthernetPort::close_device() {
   is_dma_attached_ = false;
   if (!quirks_->closes_by_removal) rte_eth_dev_close(port_id_);
   if (!args_.is_vmbus()) rte_dev_remove(device_);  // that bus knows no removal
+  xdp_program_.detach();
   sockets_.end();
   for (Memory* memory : memories_) memory->return_cached();
 }
@@ -175,7 +175,7 @@ Status EthernetPort::attach_virtual() {
   if (rte_eth_dev_get_port_by_name(args_.name().c_str(), &known) == 0) {
     return Error{EEXIST, args_.name() + ": is already open; give each port its own number"};
   }
-  if (Status done = leave_others_to_kernel(); !done) return done;
+  if (Status done = xdp_program_.prepare(args_, options_.addresses); !done) return done;
   const VirtualDeviceNeeds needs{.mtu_bytes = options_.mtu_bytes,
                                  .queue_count = static_cast<uint32_t>(memories_.size()),
                                  .is_trusted = options_.is_trusted,
@@ -192,19 +192,6 @@ Status EthernetPort::attach_virtual() {
   const int rc = rte_dev_probe(prepared.text().c_str());
   if (rc == 0) return Ok{};
   return dpdk_error(args_.name() + ": cannot be made", rc, &said);
-}
-
-/// The driver's own program takes every packet of the interface from the kernel.
-Status EthernetPort::leave_others_to_kernel() {
-  constexpr std::string_view kProgram = "xdp_prog";
-  if (args_.driver() != "net_af_xdp" || options_.addresses.empty() || args_.has(kProgram)) {
-    return Ok{};
-  }
-  auto program = XdpProgram::make(options_.addresses);
-  if (!program) return Error{program.error().code, args_.name() + ": " + program.error().text};
-  xdp_program_ = std::move(*program);
-  args_.set_default(kProgram, xdp_program_.path());
-  return Ok{};
 }
 
 Status EthernetPort::attach_dma() {
@@ -380,7 +367,7 @@ uint64_t EthernetPort::rx_missed() {
 
 void EthernetPort::look(Nanos now) {
   retry_.look(now);
-  if (quirks_->has_timers && is_running_) rte_timer_manage();
+  if (quirks_->has_timers && is_running_) timers_.look(now);
   if (quirks_->counts_faults && is_running_ && extended_stats_.has_new_faults()) {
     events_.on_event(RTE_ETH_EVENT_INTR_RESET);
   }

@@ -8,6 +8,7 @@
 #include "stack/io/dpdk/device_events.h"
 #include "stack/io/dpdk/dma_map.h"
 #include "stack/io/dpdk/driver_sockets.h"
+#include "stack/io/dpdk/driver_timers.h"
 #include "stack/io/dpdk/environment.h"
 #include "stack/io/dpdk/extended_stats.h"
 #include "stack/io/dpdk/function_watch.h"
@@ -65,7 +66,6 @@ class EthernetPort final : public Port {
   void close_device();
   Status attach();
   Status attach_virtual();
-  Status leave_others_to_kernel();
   Status attach_dma();
   Status check_interface();
   Status start();
@@ -115,6 +115,7 @@ class EthernetPort final : public Port {
   RetryClock retry_;  ///< of a device that could not be opened or started again
   PortSetup setup_;
   DeviceEvents events_;
+  DriverTimers timers_;
   ExtendedStats extended_stats_;
   FunctionWatch function_watch_;
   PortInfo info_;  ///< drivers may point to its rss_key: restore_rss()

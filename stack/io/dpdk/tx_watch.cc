@@ -5,6 +5,7 @@
 namespace lyre::io::dpdk {
 
 bool TxWatch::is_stuck(const TxProgress& progress, bool is_link_up, Nanos now) {
+  const Nanos since = earlier(clock_.look(now), kCountedMax);
   const TxProgress before = std::exchange(last_, progress);
   if (std::exchange(was_link_up_, is_link_up) != is_link_up) forget();
   if (is_link_up) without_link_after_ = kStuckWithoutLinkAfter;
@@ -12,9 +13,8 @@ bool TxWatch::is_stuck(const TxProgress& progress, bool is_link_up, Nanos now) {
     forget();
     return false;
   }
-  if (!is_waiting_) since_ = now;
-  is_waiting_ = true;
-  return now - since_ >= (is_link_up ? kStuckAfter : without_link_after_);
+  waited_ = std::exchange(is_waiting_, true) ? waited_ + since : Nanos();
+  return waited_ >= (is_link_up ? kStuckAfter : without_link_after_);
 }
 
 void TxWatch::back_off() {

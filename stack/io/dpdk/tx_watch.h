@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "stack/base/look_clock.h"
 #include "stack/base/nanos.h"
 
 namespace lyre::io::dpdk {
@@ -26,6 +27,10 @@ class TxWatch {
   static constexpr Nanos kStuckWithoutLinkAfter = seconds(5);
   static constexpr Nanos kStuckWithoutLinkAfterMax = seconds(60);
 
+  /// The most that counts of the time between two looks. While this process was stopped, or its
+  /// machine was paused, nobody took from the queue what the device had sent.
+  static constexpr Nanos kCountedMax = seconds(1);
+
   /// True when nothing was freed for that time, the link was as it is, and in each look of that
   /// time the worker waited.
   bool is_stuck(const TxProgress& progress, bool is_link_up, Nanos now);
@@ -38,7 +43,8 @@ class TxWatch {
   TxProgress last_;
   bool was_link_up_ = false;
   bool is_waiting_ = false;
-  Nanos since_;
+  LookClock clock_;
+  Nanos waited_;
   Nanos without_link_after_ = kStuckWithoutLinkAfter;
 };
 

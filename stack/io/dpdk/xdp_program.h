@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 
 #include "stack/base/ip_address.h"
 #include "stack/base/result.h"
+#include "stack/io/dpdk/device_args.h"
 
 namespace lyre::io::dpdk {
 
@@ -24,10 +26,18 @@ class XdpProgram {
   /// For this process only. Empty for none.
   std::string path() const;
 
+  /// Before the device of `args` is made. Gives one on AF_XDP that has `own` addresses, and no
+  /// program by its arguments, a program of this class: the driver's own one takes every packet of
+  /// the interface from the kernel. Fails: as make(); EEXIST the interface has a program.
+  Status prepare(DeviceArgs& args, std::span<const IpAddress> own);
+  /// After the device was closed. The driver detaches nothing from an interface that is gone.
+  void detach();
+
  private:
   explicit XdpProgram(int fd) : fd_(fd) {}
 
   int fd_ = -1;
+  uint32_t interface_index_ = 0;  ///< where the driver attaches a program; 0: nowhere
 };
 
 }  // namespace lyre::io::dpdk

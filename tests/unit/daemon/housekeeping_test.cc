@@ -10,12 +10,19 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
 #include "tests/unit/daemon/captured_log.h"
 #include "tests/unit/daemon/daemon_fixture.h"
+#include "tests/unit/daemon/service_manager.h"
 
 namespace lyre {
 namespace {
+
+/// How far the clock of a test went on while its machine was paused.
+Nanos clock_jump;
+
+Nanos jumping_clock() { return monotonic_now() + clock_jump; }
 
 /// A daemon that serves, with simulated ports.
 class HousekeepingTest : public DaemonTest {
@@ -139,6 +146,30 @@ TEST_F(HousekeepingTest, SeesAWorkerThatMakesNoTurns) {
   EXPECT_TRUE(run_until([&] { return housekeeping_->is_worker_hanging(); }));
   parts_->threads().resume();
   EXPECT_TRUE(run_until([&] { return !housekeeping_->is_worker_hanging(); }));
+}
+
+// Its watchdog compares with a clock that went on. Workers have made no turn yet.
+TEST_F(HousekeepingTest, AfterAPauseTheServiceManagerHearsOfTheDaemonBeforeAnythingElseIsDone) {
+  ServiceManager manager(directory_ + "/notify");
+  housekeeping_.reset();
+  notifier_ = Notifier();
+  clock_jump = Nanos();
+  housekeeping_ = std::make_unique<Housekeeping>(io_, *parts_, notifier_, jumping_clock);
+  housekeeping_->begin();
+  ASSERT_TRUE(parts_->threads().pause());
+  EXPECT_TRUE(run_until([&] { return housekeeping_->is_worker_hanging(); }));
+  const int before = manager.signs_of_life();
+  int at_look = -1;
+  states_[0]->on_look = [&] {
+    if (at_look >= 0) return;
+    for (int i = 0; i < 1000 && manager.signs_of_life() == before; ++i) ::usleep(1000);
+    at_look = manager.signs_of_life();
+  };
+  clock_jump = seconds(70);
+  EXPECT_TRUE(run_until([&] { return at_look >= 0; }));
+  EXPECT_GT(at_look, before);
+  states_[0]->on_look = nullptr;
+  parts_->threads().resume();
 }
 
 }  // namespace

@@ -21,6 +21,15 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+/// A program that sends kPrepared, and kFailed when the file `enough` is there.
+std::string failing_script(const std::string& enough) {
+  return "printf '\\002\\000\\000\\000next' >&3\n"
+         "until [ -e " +
+         enough +
+         " ]; do sleep 0.01; done\n"
+         "printf '\\007\\000\\000\\000no room' >&3\n";
+}
+
 /// A daemon that serves, with a simulated port, and a program that cannot go on in its place.
 class PredecessorTest : public DaemonTest {
  protected:
@@ -40,7 +49,7 @@ class PredecessorTest : public DaemonTest {
                                 .assembly = *parts_,
                                 .replies = replies_,
                                 .mappings = mappings_,
-                                .program = failing_program(),
+                                .program = program_with(failing_script(enough())),
                                 .keep_alive = [this] { on_sign(); },
                                 .on_replaced = [](pid_t) { ADD_FAILURE() << "was replaced"; }});
   }
@@ -49,15 +58,20 @@ class PredecessorTest : public DaemonTest {
     parts_.reset();
   }
 
-  /// It sends kPrepared, and kFailed when the test has waited enough.
-  std::string failing_program() const {
+  /// The program, which a test may write anew.
+  std::string program_with(const std::string& script) const {
     const std::string path = directory_ + "/lyred";
-    std::ofstream(path) << "#!/bin/sh\n"
-                           "printf '\\002\\000\\000\\000next' >&3\n"
-                        << "until [ -e " << enough() << " ]; do sleep 0.01; done\n"
-                        << "printf '\\007\\000\\000\\000no room' >&3\n";
+    std::ofstream(path) << "#!/bin/sh\n" << script;
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
     return path;
+  }
+  /// Of an upgrade to a program that ends at once.
+  std::string reason_with(const std::string& script) {
+    program_with(script);
+    std::optional<UpgradeResult> result;
+    predecessor_->begin([&](const UpgradeResult& answer) { result = answer; });
+    EXPECT_TRUE(run_until([&] { return result.has_value(); }));
+    return result && !result->status.ok() ? result->status.error().text : "";
   }
   std::string enough() const { return directory_ + "/enough"; }
 
@@ -95,6 +109,13 @@ TEST_F(PredecessorTest, KeepsTheWatchdogOffInEachStepThatMayTakeLong) {
   EXPECT_EQ(states_[0]->steps, "sxrc");
   const uint64_t turns = parts_->threads().turns(0);
   EXPECT_TRUE(run_until([&] { return parts_->threads().turns(0) > turns; }));
+}
+
+// The out-of-memory killer leaves it no time to write.
+TEST_F(PredecessorTest, SaysThatTheReasonIsInTheLogOnlyOfAProcessThatEndedItself) {
+  EXPECT_EQ(reason_with("exit 3\n"),
+            "the new process ended with status 3, and has written why to the log");
+  EXPECT_EQ(reason_with("kill -9 $$\n"), "the new process was ended by signal 9");
 }
 
 // gVNIC with the queue format GQI: the other ports went on with packets that were freed twice.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cerrno>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct SimPortState {
   bool is_up = true;
   io::PortState state = io::PortState::kRunning;
   int looks = 0;
+  std::function<void()> on_look;  ///< may be empty
   io::PortSpeed speed;
   io::PortInfo info;
   std::vector<io::DeviceCounter> counters;
@@ -63,7 +65,10 @@ class SimPort : public io::Port {
   bool is_link_up() const override { return state_.is_up && link_.is_up(); }
   io::PortSpeed speed() const override { return state_.speed; }
   io::PortState state() const override { return state_.state; }
-  void look(Nanos) override { ++state_.looks; }
+  void look(Nanos) override {
+    ++state_.looks;
+    if (state_.on_look) state_.on_look();
+  }
   uint64_t rx_missed() override { return 0; }
   std::vector<io::DeviceCounter> device_counters() const override { return state_.counters; }
   Status join(std::span<const MacAddress> groups) override {

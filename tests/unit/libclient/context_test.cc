@@ -17,6 +17,7 @@
 
 #include "libclient/starvation.h"
 #include "libclient/vain_rounds.h"
+#include "tests/unit/core_dump.h"
 #include "tests/unit/libclient/fake_daemon.h"
 #include "tests/unit/libclient/shared_core.h"
 
@@ -113,21 +114,74 @@ TEST(Context, WaitsForALateDaemonAsLongAsItsPatienceLasts) {
   EXPECT_EQ(LYRE_E_INVALID, open_code(late.socket_path(), 600'001));
 }
 
-// As a data loader, which outlives the communicators of its job.
+/// As a data loader, which outlives what forked it. Longer than a daemon waits for the end here.
+pid_t fork_sleeper() {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  ::alarm(120);
+  ::pause();
+  ::_exit(0);
+}
+
 TEST(Context, EndsForTheDaemonAlsoIfAForkedChildLives) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  const pid_t child = fork_sleeper();
+  ASSERT_GE(child, 0);
+  lyre_context_close(context);
+  EXPECT_TRUE(daemon.sees_the_end());
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
+/// A process with a context whose child sleeps on when it does what `end` does. True: the daemon
+/// sees the end.
+template <typename End>
+bool ends_for_the_daemon(End end) {
+  FakeDaemon daemon;
+  const pid_t client = ::fork();
+  if (client == 0) {
+    ::setpgid(0, 0);
+    lyre_options options{.struct_bytes = sizeof options};
+    options.socket_path = daemon.socket_path();
+    lyre_context* context = nullptr;
+    if (lyre_context_open(&options, &context) != 0 || fork_sleeper() < 0) ::_exit(1);
+    end();
+    ::_exit(0);
+  }
+  daemon.await_client();
+  const bool is_seen = daemon.sees_the_end();
+  ::kill(-client, SIGKILL);
+  ::waitpid(client, nullptr, 0);
+  return is_seen;
+}
+
+TEST(Context, EndsForTheDaemonWhereItsProcessDiedAndAForkedChildLives) {
+  EXPECT_TRUE(ends_for_the_daemon([] {}));
+}
+
+// The process lives on, and so a pidfd of it tells nothing.
+TEST(Context, EndsForTheDaemonWhereItsProcessBecameAnotherProgramAndAForkedChildLives) {
+  EXPECT_TRUE(ends_for_the_daemon([] { ::execlp("sleep", "sleep", "120", nullptr); }));
+}
+
+TEST(Context, LeavesAChildItsDescriptorsAndGoesOnInItsParent) {
   FakeDaemon daemon;
   lyre_context* context = daemon.attach();
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    ::alarm(30);
-    ::pause();
-    ::_exit(0);
+    // As another file of the child, which a close of the parent's socket would take from it.
+    const int number = ::dup(STDERR_FILENO);
+    lyre_context_close(context);
+    ::_exit(::write(number, "", 0) == 0 && context->control().fd.get() == -1 ? 0 : 1);
   }
+  int end = -1;
+  ASSERT_EQ(child, ::waitpid(child, &end, 0));
+  EXPECT_EQ(0, end);
+  EXPECT_EQ(0, lyre_poll(context, 0));
   lyre_context_close(context);
   EXPECT_TRUE(daemon.sees_the_end());
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
 }
 
 // It would keep hugepages of a daemon that is gone, which the next one needs.
@@ -151,6 +205,24 @@ TEST(Context, AForkedChildHasNoneOfItsMemory) {
   ASSERT_EQ(child, ::waitpid(child, &end, 0));
   EXPECT_EQ(0, end);
   EXPECT_EQ(0, lyre_poll(context, 0));
+  lyre_block_free(context, &block);
+  lyre_context_close(context);
+}
+
+// A rank has a context for each communicator, with 64 MiB and more.
+TEST(Context, ACoreOfItsProcessHasNoneOfItsMemory) {
+  if (!tells_what_a_core_has()) GTEST_SKIP() << "needs VmFlags in smaps";
+  FakeDaemon daemon({.worker_count = 2});
+  // The daemon's own mappings are in this process, too.
+  const CoreCount before = count_in_core("/memfd:");
+  lyre_context* context = daemon.attach();
+  ASSERT_NE(nullptr, context);
+  const CoreCount after = count_in_core("/memfd:");
+  EXPECT_LT(before.out, after.out);
+  EXPECT_EQ(0, after.in);
+  lyre_block block{};
+  ASSERT_EQ(0, lyre_block_alloc(context, 5000, &block));
+  EXPECT_TRUE(is_left_out_of_core(block.data));
   lyre_block_free(context, &block);
   lyre_context_close(context);
 }

@@ -146,8 +146,12 @@ lyre_context* FakeDaemon::attach(uint64_t patience_ms) {
   options.socket_path = socket_path();
   lyre_context* context = nullptr;
   EXPECT_EQ(0, lyre_context_open(&options, &context)) << lyre_last_error();
-  if (server_.joinable()) server_.join();
+  await_client();
   return context;
+}
+
+void FakeDaemon::await_client() {
+  if (server_.joinable()) server_.join();
 }
 
 bool FakeDaemon::sees_the_end() {

@@ -43,6 +43,8 @@ class FakeDaemon {
   const char* socket_path() const { return path_.c_str(); }
   /// A context attached to this daemon.
   lyre_context* attach(uint64_t patience_ms = 0);
+  /// Waits until a client that another process attached has its answer.
+  void await_client();
 
   /// What the client submitted to the worker; waits for it at most two seconds.
   channel::Submission take(uint32_t worker = 0);

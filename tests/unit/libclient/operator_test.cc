@@ -97,7 +97,8 @@ int ask_for_info(const char* path) {
 }
 
 int ask_for_packets(const char* path) {
-  UniqueFd control, descriptor;
+  UnforkedFd control;
+  UniqueFd descriptor;
   channel::CaptureReply reply{};
   return ask_capture(path, "rail0", 96, control, descriptor, reply);
 }

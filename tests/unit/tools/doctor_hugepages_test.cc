@@ -11,6 +11,7 @@
 namespace lyre::tools {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -19,9 +20,22 @@ class DoctorHugepagesTest : public ::testing::Test {
   std::vector<NicState> nics() {
     return nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
   }
-  /// For ports on `devices`.
+  /// For ports on `devices`, while a daemon runs.
   Finding look(const std::vector<std::string>& devices, uint64_t needed_mib = 384) {
-    return check_hugepages(tree_.roots(), nics(), devices, needed_mib);
+    return check_hugepages(tree_.roots(), nics(), devices, needed_mib, true);
+  }
+  /// The same while none runs.
+  Finding look_before_start(const std::vector<std::string>& devices) {
+    return check_hugepages(tree_.roots(), nics(), devices, 384, false);
+  }
+  /// A process that has mapped memory with this name.
+  void add_process(const std::string& pid, const std::string& name, const std::string& memory,
+                   int inode) {
+    tree_.write("proc/" + pid + "/comm", name + "\n");
+    tree_.write("proc/" + pid + "/maps",
+                "55d0c0000000-55d0c0001000 r-xp 00000000 fe:01 7  /usr/bin/" + name +
+                    "\n7f0000000000-7f0001200000 r--s 00000000 00:0f " + std::to_string(inode) +
+                    "                      /memfd:" + memory + " (deleted)\n");
   }
   Finding look_at_boot(uint64_t needed_mib = 384) {
     return check_hugepages_at_boot(
@@ -100,6 +114,32 @@ TEST_F(DoctorHugepagesTest, HugepagesOfTheDaemonThatRuns) {
   set_hugepages(192, 0);
   expect(look({"0000:00:05.0"}), Verdict::kFine, "384 MiB reserved in pages of 2 MiB, 0 MiB of");
   expect(look_at_boot(), Verdict::kNote, "not reserved at boot");
+}
+
+// A stopped client keeps the receive pool of a daemon that has ended: the next one cannot start.
+TEST_F(DoctorHugepagesTest, WhoKeepsThePagesOfADaemonThatHasEnded) {
+  add_nic_without_iommu();
+  set_hugepages(192, 192);
+  expect(look_before_start({"0000:00:05.0"}), Verdict::kFine, "384 MiB of them free");
+  set_hugepages(192, 183);
+  add_process("17", "bash", "other", 5);
+  add_process("311", "python3", "lyre-rx0", 6);
+  add_process("42", "trainer", "lyre-rx1", 7);
+  const Finding finding = look_before_start({"0000:00:05.0"});
+  expect(finding, Verdict::kProblem, "366 MiB of them free");
+  EXPECT_THAT(finding.why, HasSubstr("384 MiB of free ones"));
+  EXPECT_THAT(finding.why, EndsWith("kept by trainer (pid 42), python3 (pid 311)"));
+  EXPECT_THAT(finding.mend, StartsWith("kill -CONT 42 311 "));
+  expect(look_before_start({"net_memif0"}), Verdict::kNote, "366 MiB of them free");
+}
+
+TEST_F(DoctorHugepagesTest, ClientsOfAnotherDaemonAreNotToBeEnded) {
+  set_hugepages(192, 183);
+  add_process("40", "lyred", "lyre-rx0", 6);
+  add_process("41", "trainer", "lyre-rx0", 6);
+  const Finding finding = look_before_start({});
+  EXPECT_THAT(finding.why, EndsWith("kept by lyred (pid 40)"));
+  EXPECT_THAT(finding.mend, StartsWith("echo 201 >"));
 }
 
 /// What `lyre nic bind` and the advice of `lyre doctor` write to tmpfiles.d.

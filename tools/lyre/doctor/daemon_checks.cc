@@ -151,6 +151,15 @@ Silence silence_of(const Failure& failure) {
   return failure.lyre_code() == LYRE_E_PERMISSION ? Silence::kClosed : Silence::kAbsent;
 }
 
+bool is_daemon_there(const char* socket) {
+  try {
+    StatsSegment segment(socket);
+    return true;
+  } catch (const Failure& failure) {
+    return silence_of(failure) != Silence::kAbsent;
+  }
+}
+
 std::vector<Finding> check_daemon(const char* socket) {
   try {
     return check_running(StatsSegment(socket).look(), lyre_version());

@@ -36,6 +36,9 @@ enum class Silence : uint8_t {
 /// `failure`: of StatsSegment.
 Silence silence_of(const Failure& failure);
 
+/// False where no daemon listens at `socket`, or none answers.
+bool is_daemon_there(const char* socket);
+
 /// The daemon's version and ports, and packets that it drops for a reason that has a remedy.
 std::vector<Finding> check_running(const Snapshot& snapshot, const std::string& own_version);
 /// The same of the daemon at `socket`, or why it cannot be asked.

@@ -12,6 +12,7 @@
 #include "machine/nic_guard.h"
 #include "machine/vmbus.h"
 #include "stack/base/iommu_width.h"
+#include "tools/lyre/doctor/pool_holders.h"
 
 namespace lyre::tools {
 namespace {
@@ -117,6 +118,39 @@ std::string reserve_at_boot(const std::optional<machine::BootPages>& boot, uint6
   }
   return "echo '" + tmpfiles + "' > " + kTmpfilesFile + " && systemd-tmpfiles --create " +
          kTmpfilesFile;
+}
+
+std::string listed(const std::vector<PoolHolder>& holders) {
+  std::string out;
+  for (const PoolHolder& holder : holders) {
+    out += (out.empty() ? "" : ", ") + holder.name + " (pid " + std::to_string(holder.pid) + ")";
+  }
+  return out;
+}
+
+/// A client that was stopped keeps the receive pool of a daemon that has ended. Without one more
+/// pages are reserved: another daemon, or another program, uses those that are there.
+std::string free_command(const std::vector<PoolHolder>& holders, const HugepageSum& sum,
+                         uint64_t needed_mib) {
+  std::string pids;
+  for (const PoolHolder& holder : holders) {
+    if (!holder.is_daemon) pids += " " + std::to_string(holder.pid);
+  }
+  if (pids.empty()) return reserve_command(sum.reserved_mib - sum.free_mib + needed_mib);
+  return "kill -CONT" + pids +
+         "    # a stopped client goes on, and gives them back; or end it: kill -KILL" + pids;
+}
+
+/// Enough are reserved, and too few of them are free for the daemon that is to start.
+Finding check_taken_hugepages(const machine::Roots& roots, const HugepageSum& sum,
+                              const std::string& saw, uint64_t needed_mib, bool is_needed) {
+  const std::vector<PoolHolder> holders = pool_holders(roots);
+  const std::string by =
+      holders.empty() ? "" : "; receive pools of lyred are kept by " + listed(holders);
+  return (is_needed ? problem : note)("hugepages", saw,
+                                      "no lyred answers, and one that starts needs up to " +
+                                          std::to_string(needed_mib) + " MiB of free ones" + by,
+                                      free_command(holders, sum, needed_mib));
 }
 
 bool is_on_vfio(const NicState& state) {
@@ -342,12 +376,19 @@ std::vector<Finding> check_write_combining(const machine::Roots& roots,
 }
 
 Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics,
-                        const std::vector<std::string>& devices, uint64_t needed_mib) {
-  // A daemon that runs has taken its own: free ones tell nothing of it.
+                        const std::vector<std::string>& devices, uint64_t needed_mib,
+                        bool has_daemon) {
   const HugepageSum sum = hugepages(roots);
   const std::string saw = std::to_string(sum.reserved_mib) + " MiB reserved in pages of 2 MiB, " +
                           std::to_string(sum.free_mib) + " MiB of them free";
-  if (sum.reserved_mib >= needed_mib) return fine("hugepages", saw);
+  // A daemon that runs has taken its own: free ones tell nothing of it.
+  if ((has_daemon ? sum.reserved_mib : sum.free_mib) >= needed_mib) return fine("hugepages", saw);
+  const bool is_needed = std::ranges::any_of(nics, [&devices](const NicState& state) {
+    return is_port(state.nic, devices) && fetches_physical_addresses(state.nic);
+  });
+  if (sum.reserved_mib >= needed_mib) {
+    return check_taken_hugepages(roots, sum, saw, needed_mib, is_needed);
+  }
   const std::string reserve = reserve_command(needed_mib);
   if (sum.reserved_mib > 0) {
     return note("hugepages", saw,
@@ -356,9 +397,6 @@ Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>
   }
   const std::string why =
       "a NIC without an IOMMU fetches physical addresses, which ordinary pages do not keep";
-  const bool is_needed = std::ranges::any_of(nics, [&devices](const NicState& state) {
-    return is_port(state.nic, devices) && fetches_physical_addresses(state.nic);
-  });
   if (is_needed) return problem("hugepages", saw, why, reserve);
   if (has_nic_without_iommu(nics)) {
     return note("hugepages", saw, "no port needs them yet: " + why, reserve);

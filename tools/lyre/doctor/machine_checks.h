@@ -28,9 +28,12 @@ std::vector<Finding> check_write_combining(const machine::Roots& roots,
                                            const std::vector<NicState>& nics,
                                            const std::string& options);
 /// `needed_mib`: what lyred needs of them. `devices`: those of its ports. None reserved is a
-/// problem where one of these is a NIC that fetches from physical addresses.
+/// problem where one of these is a NIC that fetches from physical addresses. `has_daemon`: one runs
+/// and has taken its own. Otherwise so many must be free, and processes that keep receive pools of
+/// a daemon that has ended are named.
 Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics,
-                        const std::vector<std::string>& devices, uint64_t needed_mib);
+                        const std::vector<std::string>& devices, uint64_t needed_mib,
+                        bool has_daemon);
 /// Whether a boot reserves `needed_mib`.
 Finding check_hugepages_at_boot(const machine::Roots& roots, const machine::BootFolders& folders,
                                 uint64_t needed_mib);

@@ -26,7 +26,7 @@ std::string said_by(const std::string& script) {
   for (ssize_t count; (count = ::recv(socket.get(), part, sizeof part, 0)) > 0;) {
     out.append(part, static_cast<size_t>(count));
   }
-  EXPECT_EQ(process->await_end(seconds(5)), "ended with status 0");
+  EXPECT_EQ(process->await_end(seconds(5)).text, "ended with status 0");
   return out;
 }
 
@@ -59,13 +59,19 @@ TEST(NewProcess, IsWatchedInPlaceOfThisOne) {
 TEST(NewProcess, TellsHowItEnded) {
   auto status = NewProcess::start("/bin/sh", {"-c", "exit 7"});
   ASSERT_TRUE(status.ok());
-  EXPECT_EQ(status->await_end(seconds(5)), "ended with status 7");
+  const ProcessEnd exited = status->await_end(seconds(5));
+  EXPECT_EQ(exited.text, "ended with status 7");
+  EXPECT_TRUE(exited.has_exited);
   auto signal = NewProcess::start("/bin/sh", {"-c", "kill -SEGV $$"});
   ASSERT_TRUE(signal.ok());
-  EXPECT_EQ(signal->await_end(seconds(5)), "was ended by signal 11");
+  const ProcessEnd crashed = signal->await_end(seconds(5));
+  EXPECT_EQ(crashed.text, "was ended by signal 11");
+  EXPECT_FALSE(crashed.has_exited);
   auto hanging = NewProcess::start("/bin/sleep", {"60"});
   ASSERT_TRUE(hanging.ok());
-  EXPECT_EQ(hanging->await_end(millis(20)), "did not end and was killed");
+  const ProcessEnd killed = hanging->await_end(millis(20));
+  EXPECT_EQ(killed.text, "did not end and was killed");
+  EXPECT_FALSE(killed.has_exited);
 }
 
 TEST(NewProcess, AProgramThatIsNotThereIsNamed) {

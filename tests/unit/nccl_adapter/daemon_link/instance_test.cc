@@ -413,6 +413,7 @@ TEST_F(Instances, FinalizeDoesNotWaitForACommThatIsHalfOpen) {
   works_until([&] { return network_.established().size() > 0; });
   EXPECT_TRUE(sends_->finalize());
   EXPECT_TRUE(receives_->finalize());
+  EXPECT_TRUE(receives_->is_over()) << "with its listen comm";
 }
 
 /// Every core computes, so a round of tests that found nothing ends with a wait.

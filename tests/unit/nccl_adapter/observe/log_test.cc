@@ -1,10 +1,15 @@
 #include "nccl_adapter/observe/log.h"
 
 #include <gtest/gtest.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdarg>
 #include <cstdio>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace lyre::nccl_adapter {
@@ -62,6 +67,77 @@ TEST_F(LogTest, WithoutALoggerWarningsGoToStderr) {
   log_info("not shown");
   log_warn("shown");
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "NET/Lyre : shown\n");
+}
+
+struct Death {
+  bool has_exited = false;  ///< not by a signal
+  int status = -1;
+  std::string printed;  ///< to stdout
+};
+
+/// Calls `before` and die() in a child. An alarm ends one that stands still.
+Death die_after(void (*before)()) {
+  std::array<int, 2> pipe{};
+  EXPECT_EQ(::pipe(pipe.data()), 0);
+  std::fflush(stdout);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);
+    ::dup2(pipe[1], STDOUT_FILENO);
+    before();
+    die("%s", "it is over");
+  }
+  ::close(pipe[1]);
+  Death death;
+  char byte = 0;
+  while (::read(pipe[0], &byte, 1) == 1) death.printed += byte;
+  ::close(pipe[0]);
+  int end = 0;
+  EXPECT_EQ(::waitpid(child, &end, 0), child);
+  death.has_exited = WIFEXITED(end);
+  death.status = WEXITSTATUS(end);
+  return death;
+}
+
+void await_locked(FILE* file) {
+  while (::ftrylockfile(file) == 0) {
+    ::funlockfile(file);
+    ::usleep(1000);
+  }
+}
+
+TEST(Die, WritesWhatTheProgramHasPrinted) {
+  const Death death = die_after([] { std::printf("step 7"); });
+  EXPECT_TRUE(death.has_exited);
+  EXPECT_EQ(death.status, 1);
+  EXPECT_EQ(death.printed, "step 7");
+}
+
+TEST(Die, DoesNotWaitForAThreadThatReadsStdin) {
+  const Death death = die_after([] {
+    static std::array<int, 2> input{};
+    if (::pipe(input.data()) != 0) return;  // nobody writes, and it stays open
+    ::dup2(input[0], STDIN_FILENO);
+    std::thread([] {
+      char line[16];
+      static_cast<void>(std::fgets(line, sizeof line, stdin) == nullptr);
+    }).detach();
+    await_locked(stdin);
+  });
+  EXPECT_TRUE(death.has_exited) << "it stood still";
+  EXPECT_EQ(death.status, 1);
+}
+
+TEST(Die, DoesNotWaitForAThreadThatHasLockedStdout) {
+  const Death death = die_after([] {
+    std::thread([] {
+      ::flockfile(stdout);
+      ::pause();
+    }).detach();
+    await_locked(stdout);
+  });
+  EXPECT_TRUE(death.has_exited) << "it stood still";
+  EXPECT_EQ(death.status, 1);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -169,6 +170,46 @@ TEST_F(TelemetryTest, AFileThatAnEndedProcessLeftIsRemoved) {
   EXPECT_EQ(files_in(directory_), 1u);
   const Telemetry telemetry(directory_, "host", "socket", 1);
   EXPECT_EQ(files_in(directory_), 1u);
+}
+
+// The child kept the lock of the file by its descriptor and by its mapping, and `lyre comms` showed
+// the comms of the dead process.
+TEST_F(TelemetryTest, AFileOfADeadProcessWhoseForkedChildLivesIsRemoved) {
+  int begun[2] = {-1, -1};
+  ASSERT_EQ(::pipe(begun), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::setpgid(0, 0);
+    const Telemetry telemetry(directory_, "host", "socket", 1);
+    if (::fork() != 0) ::_exit(::close(begun[1]));
+    (void)!::write(begun[1], "", 1);
+    ::alarm(120);
+    ::pause();
+    ::_exit(0);
+  }
+  char byte = 0;
+  EXPECT_EQ(::read(begun[0], &byte, 1), 1);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(files_in(directory_), 1u);
+  const Telemetry telemetry(directory_, "host", "socket", 2);
+  EXPECT_EQ(files_in(directory_), 1u);
+  ::kill(-child, SIGKILL);
+  for (const int fd : begun) ::close(fd);
+}
+
+// The number of its descriptor may be another file of the child by then.
+TEST_F(TelemetryTest, ACopyInAForkedChildLeavesTheFileToItsParent) {
+  auto telemetry = std::make_unique<Telemetry>(directory_, "host", "socket", 1);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    telemetry.reset();
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(files_in(directory_), 1u);
+  telemetry->touch(1);
+  telemetry.reset();
+  EXPECT_EQ(files_in(directory_), 0u);
 }
 
 /// A process that is process 1 of a PID namespace, as the first one of a container is, and has

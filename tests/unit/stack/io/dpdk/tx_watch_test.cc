@@ -87,6 +87,21 @@ TEST(TxWatch, TimeCountsSinceTheLinkIsAsItIs) {
   }
 }
 
+/// The process was stopped, or its machine was paused, and the clock went on.
+TEST(TxWatch, APauseCountsAsOneLook) {
+  TxWatch watch;
+  Nanos now = seconds(100);
+  uint64_t waits = 1;
+  EXPECT_FALSE(watch.is_stuck({.freed = 0, .waits = waits}, true, now));
+  int64_t looks = 0;
+  for (Nanos step = seconds(30); looks < 4 * kSteps; step = kStep, ++looks) {
+    now = now + step;
+    if (watch.is_stuck({.freed = 0, .waits = ++waits}, true, now)) break;
+  }
+  const Nanos counted = TxWatch::kCountedMax + kStep * looks;
+  EXPECT_EQ(counted, TxWatch::kStuckAfter);
+}
+
 TEST(TxWatch, TimeBeforeForgetDoesNotCount) {
   TxWatch watch;
   for (uint64_t i = 0; i < 4 * kSteps; ++i) {
