@@ -1,5 +1,6 @@
 #include "libclient/attach.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -140,10 +141,11 @@ int receive(int socket, void* reply, size_t reply_bytes, Heard& heard,
             std::vector<UniqueFd>& descriptors, const Patience& patience) {
   for (;;) {
     const int left_ms = patience.left_ms();
+    pollfd entry{socket, POLLIN, 0};
+    // Also when the time is over: the answer may have come while this process was stopped.
+    if (::poll(&entry, 1, left_ms) > 0) break;
     heard.is_silent = left_ms == 0;
     if (heard.is_silent) return fail_unanswered(patience.ms());
-    pollfd entry{socket, POLLIN, 0};
-    if (::poll(&entry, 1, left_ms) > 0) break;
   }
   alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMax * sizeof(int))];
   iovec vector{reply, reply_bytes};
@@ -159,9 +161,10 @@ int receive(int socket, void* reply, size_t reply_bytes, Heard& heard,
   if (count < 0) return fail_speaking("cannot receive from the daemon");
   collect_descriptors(message, descriptors);
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
-    // The kernel leaves out those for which this process has no number. There are 3 + 2 for each
-    // worker, at most.
-    return fail_out_of_descriptors();
+    // There are 3 + 2 for each worker, at most: the kernel left some out. What came is held still.
+    const UniqueFd one_more(::fcntl(socket, F_DUPFD_CLOEXEC, 0));
+    if (!one_more.is_open()) return fail_for_descriptor("no room for the daemon's descriptors");
+    return fail(LYRE_E_PERMISSION, "the kernel withholds the daemon's descriptors (SELinux?)");
   }
   heard.bytes = static_cast<size_t>(count);
   return 0;

@@ -42,9 +42,7 @@ int fail_errno(int code, const char* what) {
   return fail(code, "%s: %s", what, strerror_r(number, reason, sizeof reason));
 }
 
-int fail_for_descriptor(const char* what) {
-  return errno == EMFILE ? fail_out_of_descriptors() : fail_errno(LYRE_E_NORESOURCES, what);
-}
+namespace {
 
 int fail_out_of_descriptors() {
   rlimit limit{};
@@ -53,6 +51,12 @@ int fail_out_of_descriptors() {
               "this process has no room for the descriptors of a context: it may have %llu files "
               "open (see `ulimit -n`)",
               static_cast<unsigned long long>(limit.rlim_cur));
+}
+
+}  // namespace
+
+int fail_for_descriptor(const char* what) {
+  return errno == EMFILE ? fail_out_of_descriptors() : fail_errno(LYRE_E_NORESOURCES, what);
 }
 
 int fail_unanswered(int patience_ms) {

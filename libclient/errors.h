@@ -12,8 +12,6 @@ int fail_errno(int code, const char* what);
 /// After a call failed that makes a descriptor: LYRE_E_DESCRIPTORS at this process's limit, else
 /// LYRE_E_NORESOURCES with the text of errno.
 int fail_for_descriptor(const char* what);
-/// LYRE_E_DESCRIPTORS.
-int fail_out_of_descriptors();
 
 /// LYRE_E_DAEMON: the daemon is there and said nothing for so long.
 int fail_unanswered(int patience_ms);

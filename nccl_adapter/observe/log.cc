@@ -1,5 +1,7 @@
 #include "nccl_adapter/observe/log.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
@@ -23,14 +25,6 @@ void write_line(LogLevel level, const char* format, va_list args) {
   } else if (level == LogLevel::kWarn) {
     std::fprintf(stderr, "NET/Lyre : %s\n", line);
   }
-}
-
-/// What the program has printed. Another thread may hold the lock of a stream for ever, as one that
-/// waits in a read of stdin: this waits for none.
-void flush_stdout() {
-  if (::ftrylockfile(stdout) != 0) return;
-  std::fflush(stdout);
-  ::funlockfile(stdout);
 }
 
 }  // namespace
@@ -57,10 +51,14 @@ void die(const char* format, ...) {
   char line[kLineBytes];
   std::vsnprintf(line, sizeof(line), format, args);
   va_end(args);
-  if (g_logger.load(std::memory_order_relaxed) != nullptr) log_warn("%s", line);
-  // NCCL_DEBUG may hide what its logger gets; the reason must be seen.
-  std::fprintf(stderr, "NET/Lyre : %s\n", line);
-  flush_stdout();
+  // First, and without a lock or a buffer: NCCL_DEBUG may hide what its logger gets, and the logger
+  // may print to a stream that another thread has locked.
+  ::dprintf(STDERR_FILENO, "NET/Lyre : %s\n", line);
+  if (::ftrylockfile(stdout) == 0) {
+    if (g_logger.load(std::memory_order_relaxed) != nullptr) log_warn("%s", line);
+    std::fflush(stdout);
+    ::funlockfile(stdout);
+  }
   // No exit handlers: they belong to threads of NCCL and CUDA that still run.
   std::_Exit(1);
 }

@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+
 namespace lyre::tools {
 namespace {
 
@@ -16,15 +18,38 @@ std::optional<int> exit_status(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : kSignalBase + WTERMSIG(status);
 }
 
+/// Attributes of a child. An ignored signal stays ignored in the program that a child executes,
+/// which may rely on SIGPIPE to end.
+class DefaultPipeSignal {
+ public:
+  DefaultPipeSignal() {
+    ::posix_spawnattr_init(&attributes_);
+    sigset_t signals;
+    ::sigemptyset(&signals);
+    ::sigaddset(&signals, SIGPIPE);
+    ::posix_spawnattr_setsigdefault(&attributes_, &signals);
+    ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGDEF);
+  }
+  ~DefaultPipeSignal() { ::posix_spawnattr_destroy(&attributes_); }
+  DefaultPipeSignal(const DefaultPipeSignal&) = delete;
+  DefaultPipeSignal& operator=(const DefaultPipeSignal&) = delete;
+
+  const posix_spawnattr_t* get() const { return &attributes_; }
+
+ private:
+  posix_spawnattr_t attributes_;
+};
+
 std::optional<pid_t> start(const std::vector<std::string>& command,
                            const posix_spawn_file_actions_t* actions) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
+  const DefaultPipeSignal attributes;
   pid_t child = 0;
-  if (::posix_spawnp(&child, arguments[0], actions, nullptr, arguments.data(), environ) != 0) {
-    return std::nullopt;
-  }
+  const int error =
+      ::posix_spawnp(&child, arguments[0], actions, attributes.get(), arguments.data(), environ);
+  if (error != 0) return std::nullopt;
   return child;
 }
 

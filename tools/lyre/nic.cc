@@ -1,9 +1,9 @@
 #include "tools/lyre/nic.h"
 
 #include <CLI/CLI.hpp>
-#include <csignal>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "machine/kernel_modules.h"
@@ -44,13 +44,6 @@ void run_bind(const std::vector<std::string>& command, const machine::Nic& nic,
   }
 }
 
-/// A reader of the pipe that has ended must not end the command here: the address would be lost.
-void print_after_bind(const std::string& section) {
-  const auto before = std::signal(SIGPIPE, SIG_IGN);
-  print_section(section, std::cout, std::cerr);
-  std::signal(SIGPIPE, before);
-}
-
 void add_list(CLI::App& nic, const GlobalOptions& globals) {
   nic.add_subcommand("list", "NICs, their drivers, and what the machine needs them for")
       ->callback([&globals] {
@@ -86,9 +79,10 @@ void add_bind(CLI::App& nic) {
     const auto bind = bind_command(states, *request);
     // The kernel forgets the addresses with the interface.
     const std::string section = section_of(states, request->name);
-    const UninterruptedSteps whole;
+    std::optional<UninterruptedSteps> whole;
+    if (!*is_dry_run) whole.emplace();
     run_bind(bind, nic_named(states, request->name).nic, section, *is_dry_run);
-    if (!*is_dry_run) print_after_bind(section);
+    if (!*is_dry_run) print_section(section, std::cout, std::cerr);
     const std::string driver = bind.empty() ? "" : bind.back();
     run_commands(prepare_commands(nic_named(states, request->name), driver, {}, files_here()),
                  *is_dry_run);

@@ -16,11 +16,12 @@ class DriverTimers {
   static constexpr Nanos kPauseMin = seconds(1);
 
   /// Returns false after such a pause: the interrupt thread reads what is queued, and the timers
-  /// run at the next look.
+  /// run at the next look, also where that one is late: they must run where each look is.
   bool look(Nanos now);
 
  private:
   LookClock clock_;
+  bool has_skipped_ = false;  ///< the last look ran no timers
 };
 
 }  // namespace lyre::io::dpdk

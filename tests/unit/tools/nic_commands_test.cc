@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/unit/machine/tree.h"
+#include "tools/lyre/child_program.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/nic/run_commands.h"
 
@@ -34,6 +35,19 @@ class NicCommandsTest : public ::testing::Test {
     ::_exit(0);
   }
 
+  /// To run in a process of its own: the output has no reader.
+  void bind_without_reader() {
+    int ends[2];
+    if (::pipe(ends) != 0) ::_exit(1);
+    ::close(ends[0]);
+    ::dup2(ends[1], STDERR_FILENO);
+    std::signal(SIGPIPE, SIG_DFL);
+    const UninterruptedSteps whole;
+    take_from_kernel({"true"}, kSection);
+    run_commands({{"touch", tree_.path("made")}}, false);
+    ::_exit(0);
+  }
+
   machine::Tree tree_;
 };
 
@@ -46,6 +60,17 @@ TEST_F(NicCommandsTest, TheSectionIsPrintedBeforeTheNicIsTaken) {
 TEST_F(NicCommandsTest, CtrlCAndAHangUpEndNoBindInTheMiddle) {
   play_driverctl("for signal in INT HUP TERM; do kill -$signal $PPID; kill -$signal $$; done\n");
   EXPECT_EXIT(bind(), ::testing::ExitedWithCode(0), "prepares the service");
+}
+
+// It ended after the NIC was taken, and before the service was prepared.
+TEST_F(NicCommandsTest, AReaderThatHasEndedEndsNoBindInTheMiddle) {
+  EXPECT_EXIT(bind_without_reader(), ::testing::ExitedWithCode(0), "");
+  EXPECT_TRUE(std::filesystem::exists(tree_.path("made")));
+}
+
+TEST_F(NicCommandsTest, SigpipeEndsWhatTheyStart) {
+  const UninterruptedSteps whole;
+  EXPECT_EQ(run_program({"sh", "-c", "kill -PIPE $$"}), 128 + SIGPIPE);
 }
 
 TEST_F(NicCommandsTest, SignalsActAgainAfterwards) {

@@ -128,8 +128,9 @@ std::string listed(const std::vector<PoolHolder>& holders) {
   return out;
 }
 
-/// A client that was stopped keeps the receive pool of a daemon that has ended. Without one more
-/// pages are reserved: another daemon, or another program, uses those that are there.
+/// A client that was stopped keeps the receive pool of a daemon that has ended, and closes it when
+/// it goes on. Without one more pages are reserved: another daemon, or another program, uses those
+/// that are there.
 std::string free_command(const std::vector<PoolHolder>& holders, const HugepageSum& sum,
                          uint64_t needed_mib) {
   std::string pids;
@@ -137,8 +138,7 @@ std::string free_command(const std::vector<PoolHolder>& holders, const HugepageS
     if (!holder.is_daemon) pids += " " + std::to_string(holder.pid);
   }
   if (pids.empty()) return reserve_command(sum.reserved_mib - sum.free_mib + needed_mib);
-  return "kill -CONT" + pids +
-         "    # a stopped client goes on, and gives them back; or end it: kill -KILL" + pids;
+  return "kill -CONT" + pids;
 }
 
 /// Enough are reserved, and too few of them are free for the daemon that is to start.
@@ -147,9 +147,11 @@ Finding check_taken_hugepages(const machine::Roots& roots, const HugepageSum& su
   const std::vector<PoolHolder> holders = pool_holders(roots);
   const std::string by =
       holders.empty() ? "" : "; receive pools of lyred are kept by " + listed(holders);
-  return (is_needed ? problem : note)("hugepages", saw,
-                                      "no lyred answers, and one that starts needs up to " +
-                                          std::to_string(needed_mib) + " MiB of free ones" + by,
+  const std::string why = std::string("no lyred answers, and one that starts ") +
+                          (is_needed ? "needs" : "uses") + " up to " + std::to_string(needed_mib) +
+                          " MiB of free ones" +
+                          (is_needed ? "" : "; without them it takes ordinary pages") + by;
+  return (is_needed ? problem : note)("hugepages", saw, why,
                                       free_command(holders, sum, needed_mib));
 }
 

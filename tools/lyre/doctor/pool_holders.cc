@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <set>
 
 namespace lyre::tools {
@@ -15,18 +16,46 @@ constexpr const char* kPoolFile = "/memfd:lyre-rx";
 /// Device and inode: the names of the pools of two daemons are the same.
 using PoolId = std::string;
 
-/// The pools that a process has mapped. A line is "ADDRESSES RIGHTS OFFSET DEVICE INODE NAME".
-std::set<PoolId> pools_in(const std::string& maps) {
-  std::set<PoolId> pools;
-  std::ifstream file(maps);
+/// Where the process has hugepages. A line is "ADDRESS POLICY file=NAME huge ...".
+std::set<std::string> huge_addresses(const std::string& numa_maps) {
+  std::set<std::string> addresses;
+  for (const std::string& line : machine::lines(numa_maps)) {
+    if (line.find(kPoolFile) == std::string::npos) continue;
+    const auto words = machine::words(line);
+    if (std::ranges::find(words, "huge") != words.end()) addresses.insert(words[0]);
+  }
+  return addresses;
+}
+
+/// The pools in hugepages that a process has mapped; none: its maps cannot be read. A line is
+/// "BEGIN-END RIGHTS OFFSET DEVICE INODE NAME".
+std::optional<std::set<PoolId>> pools_of(const std::string& folder) {
+  std::map<std::string, PoolId> mapped;
+  std::ifstream file(folder + "/maps");
+  if (!file.is_open()) return std::nullopt;
   for (std::string line; std::getline(file, line);) {
     if (line.find(kPoolFile) == std::string::npos) continue;
     const auto words = machine::words(line);
     if (words.size() > 5 && words[5].starts_with(kPoolFile)) {
-      pools.insert(words[3] + " " + words[4]);
+      mapped[words[0].substr(0, words[0].find('-'))] = words[3] + " " + words[4];
     }
   }
+  if (file.bad()) return std::nullopt;
+  std::set<PoolId> pools;
+  if (mapped.empty()) return pools;
+  for (const std::string& address : huge_addresses(folder + "/numa_maps")) {
+    if (const auto it = mapped.find(address); it != mapped.end()) pools.insert(it->second);
+  }
   return pools;
+}
+
+/// By a signal or by a debugger. The name, in brackets before the state, may have any bytes.
+bool is_stopped(const std::string& folder) {
+  std::string stat;
+  for (const std::string& line : machine::lines(folder + "/stat")) stat += line + "\n";
+  const size_t end = stat.rfind(')');
+  if (end == std::string::npos || end + 2 >= stat.size()) return false;
+  return stat[end + 2] == 'T' || stat[end + 2] == 't';
 }
 
 bool is_number(const std::string& name) {
@@ -42,13 +71,16 @@ std::vector<PoolHolder> pool_holders(const machine::Roots& roots) {
   for (const std::string& entry : machine::entries(roots.proc)) {
     if (!is_number(entry)) continue;
     const std::string folder = roots.proc + "/" + entry;
-    const auto pools = pools_in(folder + "/maps");
-    if (pools.empty()) continue;
     PoolHolder holder{.pid = std::atoi(entry.c_str()),
                       .name = machine::first_line(folder + "/comm")};
+    if (holder.name.empty()) continue;  // it has ended
     holder.is_daemon = holder.name.starts_with("lyred");
-    for (const PoolId& pool : pools) users[pool].insert(holder.pid);
-    if (holder.is_daemon) served.insert(pools.begin(), pools.end());
+    const auto pools = pools_of(folder);
+    if (!pools && holder.is_daemon) return {};
+    if (!pools || pools->empty()) continue;
+    if (holder.is_daemon) served.insert(pools->begin(), pools->end());
+    if (!holder.is_daemon && !is_stopped(folder)) continue;
+    for (const PoolId& pool : *pools) users[pool].insert(holder.pid);
     all.emplace(holder.pid, holder);
   }
   std::set<int32_t> found;

@@ -15,10 +15,11 @@ struct PoolHolder {
   bool is_daemon = false;  ///< a lyred itself
 };
 
-/// Those that keep receive pools in memory. A pool of a lyred that runs is its own: its clients are
-/// not among them. The pool of one that has ended is kept by clients that have not closed it, such
-/// as a stopped process. In the order of their numbers, each once. Processes whose maps this user
-/// may not read are left out: root sees all.
+/// Those that keep receive pools in hugepages: each lyred, and stopped processes with a pool that
+/// no lyred has mapped. Processes that run are left out: a lyred out of sight may serve them, and
+/// one that only computes closes its pool later. In the order of their numbers, each once. None
+/// where the maps of a lyred cannot be read: the pool of a client may be its own. Other processes
+/// whose maps this user may not read are left out: root of the host's PID namespace sees all.
 std::vector<PoolHolder> pool_holders(const machine::Roots& roots);
 
 }  // namespace lyre::tools

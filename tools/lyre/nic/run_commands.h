@@ -22,6 +22,8 @@ void take_from_kernel(const std::vector<std::string>& command, const std::string
 
 /// While it exists, Ctrl-C, a hang-up of the terminal and SIGTERM end neither this process nor
 /// those that it starts: a NIC would be bound by half, or without what the service needs for it.
+/// A reader of this process's output that has ended does not end this process either: SIGPIPE is
+/// ignored, and run_program() gives children its default back.
 /// Thread: one, while there is no other.
 class UninterruptedSteps {
  public:
@@ -31,7 +33,7 @@ class UninterruptedSteps {
   UninterruptedSteps& operator=(const UninterruptedSteps&) = delete;
 
  private:
-  static constexpr int kSignals[] = {SIGINT, SIGHUP, SIGTERM};
+  static constexpr int kSignals[] = {SIGINT, SIGHUP, SIGTERM, SIGPIPE};
   sighandler_t before_[std::size(kSignals)];
 };
 

@@ -32,6 +32,11 @@ void keep_logged(LogLevel level, unsigned long, const char*, int, const char* fo
   g_logged.push_back({level, text});
 }
 
+/// As NCCL's logger does.
+void print_line(LogLevel, unsigned long, const char*, int, const char* format, ...) {
+  std::puts(format);
+}
+
 class LogTest : public ::testing::Test {
  protected:
   LogTest() { g_logged.clear(); }
@@ -130,6 +135,7 @@ TEST(Die, DoesNotWaitForAThreadThatReadsStdin) {
 
 TEST(Die, DoesNotWaitForAThreadThatHasLockedStdout) {
   const Death death = die_after([] {
+    set_logger(print_line);
     std::thread([] {
       ::flockfile(stdout);
       ::pause();
