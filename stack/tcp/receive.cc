@@ -212,9 +212,11 @@ void ack_out_of_order(Connection& c, const NewText& text, Effects& effects) {
   ack_at_once(c, effects);
 }
 
-/// RFC 1122 4.2.2.13: the application has closed, so the sender of more data must get a RST.
+/// RFC 1122 4.2.2.13: the application has closed, so the sender of more data must get a RST. The
+/// FIN goes first: by it the peer knows that the connection was closed, and did not break.
 void refuse_after_close(Connection& c, const SegmentIn& segment, Effects& effects) {
   effects.drop = Drop::kTcpAfterClose;
+  if (c.wants_fin()) return;
   // RFC 9293 3.10.7.1, as if the connection did not exist. With this sequence number the peer
   // accepts the RST (RFC 5961 3.2) even if it has not received all data that we sent.
   queue_reset(c, segment.ack, false, effects);

@@ -233,6 +233,23 @@ TEST(AppClose, TextThatStillArrivesIsAnsweredWithReset) {  // RFC 1122 4.2.2.13
   EXPECT_TRUE(reset->flags.has(wire::TcpFlags::kRst));
 }
 
+// A reset alone means that the host lost the connection: NCCL's plugin dials it again.
+TEST(AppClose, TextThatArrivesBeforeTheFinIsSentDoesNotTakeItsPlace) {
+  Peer peer;
+  peer.dial();
+  peer.close();
+  const Effects& effects = peer.text(0, 10);
+  EXPECT_FALSE(effects.is_over);
+  EXPECT_EQ(effects.drop, Drop::kTcpAfterClose);
+  const auto fin = peer.next();
+  ASSERT_TRUE(fin.has_value());
+  EXPECT_TRUE(fin->flags.has(wire::TcpFlags::kFin));
+  EXPECT_TRUE(peer.text(0, 10).is_over);
+  const auto reset = peer.next();
+  ASSERT_TRUE(reset.has_value());
+  EXPECT_TRUE(reset->flags.has(wire::TcpFlags::kRst));
+}
+
 TEST(AppClose, OrphanDoesNotWaitForEverInFinWait2) {
   Peer peer;
   peer.dial();
