@@ -285,7 +285,7 @@ Verdict process_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos n
     }
   }
   note_wants_transmit(c, effects);
-  if (outcome.acked_bytes > 0 && c.snd.una.after(c.snd.queue_end)) on_fin_acked(c, now, effects);
+  if (outcome.acked_bytes > 0 && c.is_fin_acked()) on_fin_acked(c, now, effects);
   return c.state == State::kClosed ? Verdict::kDone : Verdict::kGoOn;
 }
 

@@ -26,6 +26,13 @@ constexpr uint16_t kAbortSendsReset = static_cast<uint16_t>(
     state_bit(State::kSynReceived) | state_bit(State::kEstablished) | state_bit(State::kFinWait1) |
     state_bit(State::kFinWait2) | state_bit(State::kCloseWait));
 
+/// The answer to text that arrived after the close (refuse_after_close()), or that was refused for
+/// want of room before it: nobody reads it (RFC 1122 4.2.2.13).
+void refuse_late_text(Connection& c, Effects& effects) {
+  queue_reset(c, c.snd.nxt, false, effects);
+  finish(c, EndReason::kAborted, effects);
+}
+
 }  // namespace
 
 void restart_time_wait(Connection& c, Nanos now) {
@@ -59,6 +66,7 @@ void on_peer_fin(Connection& c, Nanos now, Effects& effects) {
 void on_fin_acked(Connection& c, Nanos now, Effects& effects) {
   switch (c.state) {
     case State::kFinWait1:
+      if (c.reader_gone && c.rcv.was_refused) return refuse_late_text(c, effects);
       set_state(c, State::kFinWait2);
       return limit_fin_wait_2(c, now);
     case State::kClosing:

@@ -246,6 +246,7 @@ struct Connection {
     return next.before(snd.queue_end) ? snd.queue_end.since(next) : 0;
   }
   bool is_fin_sent() const { return snd.nxt.after(snd.queue_end); }
+  bool is_fin_acked() const { return snd.una.after(snd.queue_end); }
   bool wants_fin() const { return snd.fin_queued && !is_fin_sent(); }
   /// RFC 6675's pipe: sent, and neither SACKed nor marked lost.
   uint32_t in_flight_bytes() const {

@@ -213,10 +213,13 @@ void ack_out_of_order(Connection& c, const NewText& text, Effects& effects) {
 }
 
 /// RFC 1122 4.2.2.13: the application has closed, so the sender of more data must get a RST. The
-/// FIN goes first: by it the peer knows that the connection was closed, and did not break.
+/// FIN goes first: by it the peer knows that the connection was closed, and did not break. A RST
+/// that overtakes a lost FIN says nothing of this, so it waits until the FIN is acknowledged
+/// (on_fin_acked()).
 void refuse_after_close(Connection& c, const SegmentIn& segment, Effects& effects) {
   effects.drop = Drop::kTcpAfterClose;
-  if (c.wants_fin()) return;
+  c.rcv.was_refused = true;
+  if (!c.is_fin_acked()) return;
   // RFC 9293 3.10.7.1, as if the connection did not exist. With this sequence number the peer
   // accepts the RST (RFC 5961 3.2) even if it has not received all data that we sent.
   queue_reset(c, segment.ack, false, effects);

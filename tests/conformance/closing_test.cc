@@ -139,10 +139,22 @@ TEST(Closing, TextAfterCloseIsReset) {  // RFC 9293 3.6.1
   s.establish_passive();
   s.close();
   s.expect(kFin | kAck);
-  s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1, .bytes = 10});
-  EXPECT_EQ(s.expect(kRst).seq, 1u);
+  s.send({.flags = kAck | kPsh, .seq = 1, .ack = 2, .bytes = 10});
+  EXPECT_EQ(s.expect(kRst).seq, 2u);
   EXPECT_EQ(s.host.engine().connection_count(), 0u);
   EXPECT_EQ(s.drops(Drop::kTcpAfterClose), 1u);
+}
+
+TEST(Closing, ResetForTextAfterCloseFollowsTheAckOfTheFin) {  // RFC 9293 3.6.1
+  Scenario s;
+  s.establish_passive();
+  s.close();
+  s.expect(kFin | kAck);
+  s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1, .bytes = 10});
+  s.expect_silence();
+  s.send({.flags = kAck, .seq = 11, .ack = 2});
+  EXPECT_EQ(s.expect(kRst).seq, 2u);
+  EXPECT_EQ(s.host.engine().connection_count(), 0u);
 }
 
 TEST(Closing, UnreadTextTurnsCloseIntoReset) {  // RFC 9293 3.6.1, RFC 2525 2.17

@@ -219,18 +219,24 @@ TEST(TimeWait, AnswersAreFew) {  // RFC 5961 7
   EXPECT_LT(answers, 20u);
 }
 
+void expect_reset(Peer& peer, uint32_t at) {
+  EXPECT_TRUE(peer.effects.is_over);
+  const auto reset = peer.next();
+  ASSERT_TRUE(reset.has_value());
+  EXPECT_TRUE(reset->flags.has(wire::TcpFlags::kRst));
+  EXPECT_EQ(peer.at(reset->seq), at);
+}
+
 TEST(AppClose, TextThatStillArrivesIsAnsweredWithReset) {  // RFC 1122 4.2.2.13
   Peer peer;
   peer.dial();
   peer.close();
   peer.all();
-  const Effects& effects = peer.text(0, 10);
-  EXPECT_TRUE(effects.is_over);
+  peer.ack(1);
+  const Effects& effects = peer.send(peer.make(kA, 0, 1, 10));
   EXPECT_EQ(effects.drop, Drop::kTcpAfterClose);
   EXPECT_FALSE(effects.payload_kept);
-  const auto reset = peer.next();
-  ASSERT_TRUE(reset.has_value());
-  EXPECT_TRUE(reset->flags.has(wire::TcpFlags::kRst));
+  expect_reset(peer, 1);
 }
 
 // A reset alone means that the host lost the connection: NCCL's plugin dials it again.
@@ -238,16 +244,28 @@ TEST(AppClose, TextThatArrivesBeforeTheFinIsSentDoesNotTakeItsPlace) {
   Peer peer;
   peer.dial();
   peer.close();
-  const Effects& effects = peer.text(0, 10);
-  EXPECT_FALSE(effects.is_over);
-  EXPECT_EQ(effects.drop, Drop::kTcpAfterClose);
+  EXPECT_EQ(peer.text(0, 10).drop, Drop::kTcpAfterClose);
+  EXPECT_FALSE(peer.effects.is_over);
   const auto fin = peer.next();
   ASSERT_TRUE(fin.has_value());
   EXPECT_TRUE(fin->flags.has(wire::TcpFlags::kFin));
-  EXPECT_TRUE(peer.text(0, 10).is_over);
-  const auto reset = peer.next();
-  ASSERT_TRUE(reset.has_value());
-  EXPECT_TRUE(reset->flags.has(wire::TcpFlags::kRst));
+  peer.ack(1);
+  expect_reset(peer, 1);
+}
+
+TEST(AppClose, ResetForLateTextWaitsForALostFin) {
+  Peer peer;
+  peer.dial();
+  peer.close();
+  peer.all();  // lost
+  EXPECT_EQ(peer.text(0, 10).drop, Drop::kTcpAfterClose);
+  EXPECT_FALSE(peer.effects.is_over);
+  peer.run_deadline();
+  const auto fin = peer.next();
+  ASSERT_TRUE(fin.has_value());
+  EXPECT_TRUE(fin->flags.has(wire::TcpFlags::kFin));
+  peer.ack(1);
+  expect_reset(peer, 1);
 }
 
 TEST(AppClose, OrphanDoesNotWaitForEverInFinWait2) {
