@@ -411,8 +411,9 @@ class Reader {
 
   void check_super_packets(const PortConfig& port) {
     const bool is_memif = port.device.starts_with("net_memif");
-    const bool is_nic = !port.device.starts_with("net_");
-    if (!port.has_super_packets || is_nic || (is_memif && port.is_trusted)) return;
+    const bool is_cut_by_kernel =
+        port.device.starts_with("net_af_packet") || !port.device.starts_with("net_");
+    if (!port.has_super_packets || is_cut_by_kernel || (is_memif && port.is_trusted)) return;
     complain(port.lines.of("super_packets"), "port.super_packets",
              "of '" + port.name +
                  (is_memif ? "' is true without port.trusted, allowed: with trusted = true"

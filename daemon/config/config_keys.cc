@@ -140,7 +140,8 @@ constexpr Key kKeys[] = {
    [](Config& c, const KeyValue& v) { c.ports.back().is_trusted = flag(v); }},
   {"port", "super_packets", KeyType::kFlag, "false", 0, 0, "",
    "TCP packets of up to 64 KiB are received uncut: from a memif, which needs trusted and whose "
-   "ends must have the same, and from a virtio NIC with LRO.",
+   "ends must have the same, from a virtio NIC with LRO, and from net_af_packet, which also sends "
+   "them.",
    [](Config& c, const KeyValue& v) { c.ports.back().has_super_packets = flag(v); }},
   {"port", "force", KeyType::kFlag, "false", 0, 0, "",
    "Use the NIC even if it carries the machine's default route or an SSH session.",

@@ -10,8 +10,8 @@
 
 namespace lyre::io {
 
-inline constexpr uint32_t kEthernetHeaderBytes = 14;
 inline constexpr size_t kTcpChecksumAt = 16;
+inline constexpr size_t kIpv4ChecksumAt = 10;
 
 inline bool is_ipv4(const PacketBuf& packet) {
   return (packet.data[kEthernetHeaderBytes] >> 4) == 4;
@@ -20,13 +20,18 @@ inline bool is_ipv4(const PacketBuf& packet) {
 /// Completes the IPv4 header checksum, whose field holds 0. IPv6 has none.
 /// REQUIRES: the packet's own bytes contain the Ethernet and IP headers.
 inline void complete_ip_checksum(PacketBuf& packet) {
-  constexpr size_t kIpv4ChecksumAt = 10;
   if (!is_ipv4(packet)) return;
   uint8_t* ip = packet.data + kEthernetHeaderBytes;
   ChecksumSum header;
   header.add({ip, packet.l3_bytes});
   const uint16_t sum = header.finish();
   std::memcpy(ip + kIpv4ChecksumAt, &sum, sizeof(sum));
+}
+
+/// Undoes it, for a packet that is to be sent later.
+inline void clear_ip_checksum(PacketBuf& packet) {
+  if (!packet.wants_checksums || !is_ipv4(packet)) return;
+  std::memset(packet.data + kEthernetHeaderBytes + kIpv4ChecksumAt, 0, sizeof(uint16_t));
 }
 
 /// Completes the TCP checksum, whose field holds the pseudo-header's sum. `resolve(BufRef)` returns

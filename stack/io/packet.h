@@ -11,6 +11,8 @@ namespace lyre::io {
 /// The maximum number of pieces of client memory in one packet, after its headers.
 inline constexpr uint32_t kTxPiecesMax = 6;
 
+inline constexpr uint32_t kEthernetHeaderBytes = 14;
+
 /// A port's verdict on a received checksum.
 enum class ChecksumVerdict : uint8_t { kUnknown, kGood, kBad };
 
@@ -53,6 +55,17 @@ struct PacketBuf {
 
   /// The first packet of a chain that a port received as one.
   bool is_super_packet() const { return rest_slots > 0; }
+  /// Transmit: with its pieces.
+  uint32_t total_bytes() const {
+    uint32_t bytes = length;
+    for (uint32_t i = 0; i < piece_count; ++i) bytes += pieces[i].length;
+    return bytes;
+  }
+  /// Transmit: the port must segment it. One that fits one wire packet is not TSO, even with
+  /// tso_bytes.
+  bool is_tso() const {
+    return tso_bytes > 0 && total_bytes() > kEthernetHeaderBytes + l3_bytes + l4_bytes + tso_bytes;
+  }
   std::span<uint8_t> bytes() { return {data, length}; }
   std::span<const uint8_t> bytes() const { return {data, length}; }
   /// Extends the packet by `count` bytes at the front and returns their start. REQUIRES: count <=

@@ -291,16 +291,19 @@ class KernelPeer(Upgrades):
     """A daemon whose peer is the kernel."""
 
     name = None
+    sections = {}
+    offloads = ["tx", "off"]
 
     def setUp(self):
         try:
-            self.wire = self.enterContext(VethPair(["tx", "off"]))
+            self.wire = self.enterContext(VethPair(self.offloads))
         except NetworkError as error:
             self.skipTest(str(error))
         self.folder = scratch_folder()
         self.addCleanup(shutil.rmtree, self.folder, True)
         self.daemon = Daemon(self.programs,
-                             Settings("host-a", self.device(), f"{LYRE}/24", cores()[0]),
+                             Settings("host-a", self.device(), f"{LYRE}/24", cores()[0],
+                                      sections=self.sections),
                              self.folder, self.wire.inside(self.wire.left))
         self.daemon.start()
         self.addCleanup(self.daemon.stop)
@@ -414,6 +417,23 @@ class AfPacketTest(VethPeer):
             lambda seconds: Transfer(self.daemon.lyre, self.by_kernel, LYRE, "--ping-pong",
                                      "--count", str(int(seconds / interval_s)),
                                      "--interval", str(interval_s)), [self.daemon], 2, 6)
+
+
+class SuperPacketsTest(VethPeer):
+    """As AfPacketTest, with packets of up to 64 KiB."""
+
+    name = "AF_PACKET with super-packets"
+    sections = {"port": {"super_packets": True}}
+    offloads = ["tso", "on"]
+
+    def device(self):
+        return f"net_af_packet0,iface={self.wire.device}"
+
+    def test_a_transfer_that_lyre_serves(self):
+        self.upgrade_under_a_transfer()
+
+    def test_many_sessions(self):
+        self.upgrade_with_many_sessions()
 
 
 class TapTest(KernelPeer):

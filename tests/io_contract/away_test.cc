@@ -23,12 +23,15 @@ class InterfacesThatGo : public ::testing::Test {
     ASSERT_TRUE(started) << started.error().text;
     for (int end = 0; end < 2; ++end) {
       const std::string name = driver() + (end == 0 ? "0,iface=left" : "1,iface=right");
-      auto memory =
-          (*started)->make_memory(0, {.rx_slots = 8192, .devices = {name}, .tx_packets = 1024});
+      auto memory = (*started)->make_memory(0, {.rx_slots = 8192,
+                                                .devices = {name},
+                                                .has_super_packets = has_super_packets(),
+                                                .tx_packets = 1024});
       ASSERT_TRUE(memory) << memory.error().text;
       memories_[end] = std::move(*memory);
       PacketMemory* const memories[] = {memories_[end].get()};
-      auto port = (*started)->open_port({.device = name}, memories);
+      auto port = (*started)->open_port({.device = name, .has_super_packets = has_super_packets()},
+                                        memories);
       ASSERT_TRUE(port) << port.error().text;
       ports_[end] = std::move(*port);
     }
@@ -38,6 +41,7 @@ class InterfacesThatGo : public ::testing::Test {
   }
 
   virtual std::string driver() const { return "net_af_packet"; }
+  virtual bool has_super_packets() const { return false; }
   void look() {
     for (auto& port : ports_) port->look(now_ = now_ + seconds(1));
   }
@@ -62,12 +66,31 @@ class InterfacesThatGo : public ::testing::Test {
     return packet != nullptr;
   }
 
+  void go_and_come_back();
+  void come_back_as_another();
+
   Nanos now_ = seconds(1);
   std::unique_ptr<PacketMemory> memories_[2];
   std::unique_ptr<Port> ports_[2];
 };
 
+class SuperInterfacesThatGo : public InterfacesThatGo {
+ protected:
+  bool has_super_packets() const override { return true; }
+};
+
 TEST_F(InterfacesThatGo, PortsAreAwayUntilTheInterfacesAreBack) {
+  go_and_come_back();
+  EXPECT_EQ(memories_[0]->rx_slots_free(), memories_[0]->rx_slot_count());
+}
+
+TEST_F(SuperInterfacesThatGo, PortsAreAwayUntilTheInterfacesAreBack) {
+  go_and_come_back();
+  ports_[0]->suspend();
+  EXPECT_EQ(memories_[0]->rx_slots_free(), memories_[0]->rx_slot_count());
+}
+
+void InterfacesThatGo::go_and_come_back() {
   EXPECT_TRUE(moves_a_packet(0));
   remove_veth_pair();
   look();
@@ -90,11 +113,13 @@ TEST_F(InterfacesThatGo, PortsAreAwayUntilTheInterfacesAreBack) {
   look();
   EXPECT_EQ(states(), (std::vector{PortState::kRunning, PortState::kRunning}));
   for (const int from : {0, 1}) EXPECT_TRUE(moves_a_packet(from)) << from;
-  EXPECT_EQ(memories_[0]->rx_slots_free(), memories_[0]->rx_slot_count());
 }
 
 // Workers and peers know a port by its address.
-TEST_F(InterfacesThatGo, AnInterfaceWithAnotherAddressIsNotTheSame) {
+TEST_F(InterfacesThatGo, WithAnotherAddressAreNotTheSame) { come_back_as_another(); }
+TEST_F(SuperInterfacesThatGo, WithAnotherAddressAreNotTheSame) { come_back_as_another(); }
+
+void InterfacesThatGo::come_back_as_another() {
   remove_veth_pair();
   look();
   for (auto& port : ports_) EXPECT_FALSE(restart_at_once(*port));

@@ -170,15 +170,15 @@ TEST_P(IoContract, AWireThatIsCutSaysSoAndHoldsNoClientMemory) {
   EXPECT_TRUE(io(0).is_link_up());
   ASSERT_EQ(std::system(backend().cut), 0);
   EXPECT_FALSE(io(0).is_link_up());
-  // Fills the port's ring and the queue in front of it.
-  for (uint32_t id = 0;; ++id) {
+  // Fills the port's ring and the queue in front of it. A port without a ring drops them.
+  for (uint32_t id = 0; !backend().sends_in_the_call || io(0).counters().tx_dropped < 64; ++id) {
     PacketBuf* packet = gathered(id, 600, id, 2);
     ASSERT_NE(packet, nullptr);
     if (io(0).tx_burst({&packet, 1}) == 1) continue;
     memory(0).release({&packet, 1});
     break;
   }
-  const bool was_copied = io(0).counters().tx_linearised_bytes > 0;
+  const bool was_copied = backend().sends_in_the_call || io(0).counters().tx_linearised_bytes > 0;
   EXPECT_EQ(memory(0).region_holds(kRegion) == 0, was_copied);
   io(0).reclaim();
   EXPECT_EQ(memory(0).region_holds(kRegion), 0u);

@@ -31,10 +31,11 @@ struct Backend {
   bool is_lossless;  ///< a frame that was taken arrives, if the receiver polls fast enough
   uint32_t mtu_bytes_max;
   bool has_wait_fd;
-  bool must_wait = true;          ///< false: whether wait_fd() exists depends on the machine
-  bool has_two_of_ours = true;    ///< both ends are ports of the backend under test
-  const char* cut = nullptr;      ///< command that takes down the link of end 0; nullptr: none
-  bool lets_go_when_idle = true;  ///< reclaim() releases pieces; else further frames are needed
+  bool must_wait = true;           ///< false: whether wait_fd() exists depends on the machine
+  bool has_two_of_ours = true;     ///< both ends are ports of the backend under test
+  const char* cut = nullptr;       ///< command that takes down the link of end 0; nullptr: none
+  bool sends_in_the_call = false;  ///< nothing is held after tx_burst()
+  bool lets_go_when_idle = true;   ///< reclaim() releases pieces; else further frames are needed
 };
 const Backend& backend();
 

@@ -186,6 +186,16 @@ void prepare_af_packet(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
   args.set_default("qpairs", std::to_string(needs.queue_count));
 }
 
+/// A port that takes super-packets from a kernel interface has sockets without rings.
+Status check_packet_port(const DeviceArgs& args) {
+  for (const char* option : {"qpairs", "blocksz", "framesz", "framecnt", "qdisc_bypass"}) {
+    if (!args.has(option)) continue;
+    return Error{EINVAL, args.name() + ": " + option +
+                             " is not for a port with super_packets, allowed: iface"};
+  }
+  return Ok{};
+}
+
 }  // namespace
 
 DeviceArgs DeviceArgs::parse(std::string_view device) {
@@ -274,6 +284,7 @@ Status check_virtual_device(std::string_view device, const VirtualDeviceNeeds& n
   if (Status known = check_option_names(args); !known) return known;
   if (args.driver() == kMemif) return set_memif_options(args, needs);
   if (args.driver() == kAfXdp) return check_busy_budget(args);
+  if (args.driver() == kAfPacket && needs.has_super_packets) return check_packet_port(args);
   return Ok{};
 }
 
@@ -291,7 +302,8 @@ uint32_t virtual_queue_pairs_max(const DeviceArgs& args) {
 Status prepare_virtual_device(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
   if (args.driver() == kMemif) return prepare_memif(args, needs);
   if (needs.has_super_packets) {
-    return Error{ENOTSUP, args.name() + ": super-packets cross memif wires and virtio NICs only"};
+    return Error{ENOTSUP,
+                 args.name() + ": super-packets are for memif, packet sockets and virtio NICs"};
   }
   if (args.driver() == kAfXdp) return check_busy_budget(args);
   if (args.driver() == kAfPacket) prepare_af_packet(args, needs);

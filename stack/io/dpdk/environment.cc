@@ -9,6 +9,7 @@
 #include "stack/io/dpdk/dma_map.h"
 #include "stack/io/dpdk/eal.h"
 #include "stack/io/dpdk/memory.h"
+#include "stack/io/dpdk/packet_port/port.h"
 #include "stack/io/dpdk/port.h"
 #include "stack/io/dpdk/port_search.h"
 
@@ -45,6 +46,7 @@ class EalEnvironment final : public Backend {
                                           std::span<PacketMemory* const> memories) override {
     std::vector<Memory*> own;
     for (PacketMemory* memory : memories) own.push_back(static_cast<Memory*>(memory));
+    if (PacketPort::is_wanted(options)) return PacketPort::open(options, own);
     return EthernetPort::open(options, dma_map_, own);
   }
 

@@ -33,14 +33,6 @@ ChecksumVerdict l4_verdict(uint64_t flags) {
   return ChecksumVerdict::kUnknown;
 }
 
-/// The port must segment the packet. One that fits one wire packet is not TSO, even with tso_bytes.
-bool is_tso(const PacketBuf& packet) {
-  if (packet.tso_bytes == 0) return false;
-  uint32_t bytes = packet.length;
-  for (uint32_t i = 0; i < packet.piece_count; ++i) bytes += packet.pieces[i].length;
-  return bytes > kEthernetHeaderBytes + packet.l3_bytes + packet.l4_bytes + packet.tso_bytes;
-}
-
 /// Takes the segments of a super-packet apart: each is a packet of the pool of its own from now on.
 void chain_received(rte_mbuf* mbuf) {
   PacketBuf& first = *packet_of(mbuf);
@@ -389,7 +381,7 @@ Queue::Prepared Queue::prepare(PacketBuf& packet, rte_mbuf*& out) {
   // Buffers are taken before checksums are written: without a buffer the caller's packet is
   // unchanged.
   const uint32_t segments_max =
-      is_tso(packet) ? setup_.limits.tso_segments_max : setup_.limits.segments_max;
+      packet.is_tso() ? setup_.limits.tso_segments_max : setup_.limits.segments_max;
   // Also a TSO packet, though the worker keeps to what it was told of a region when it was added: a
   // device that was opened again may not reach it.
   if (segments_needed(packet) > segments_max) {
@@ -440,7 +432,7 @@ void Queue::request_checksums(PacketBuf& packet, rte_mbuf& mbuf) {
 }
 
 void Queue::request_tso(PacketBuf& packet, rte_mbuf& mbuf) {
-  if (!is_tso(packet)) return;
+  if (!packet.is_tso()) return;
   LYRE_CHECK(setup_.capabilities.tso_bytes_max > 0);  // the worker asks only ports that support TSO
   mbuf.ol_flags |= RTE_MBUF_F_TX_TCP_SEG;
   mbuf.tso_segsz = packet.tso_bytes;
