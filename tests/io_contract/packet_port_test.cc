@@ -1,5 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -180,6 +184,41 @@ TEST_F(PacketPorts, APortDoesNotReceiveWhatItSends) {
   ASSERT_EQ(receive(1).size(), 1u);
   PacketBuf* packet = nullptr;
   EXPECT_EQ(left_->queue(0).rx_burst({&packet, 1}), 0u);
+}
+
+// Each of the interface's groups of sockets gets what another program on this machine sends there.
+TEST_F(PacketPorts, APortDoesNotReceiveWhatItsMachineSends) {
+  const int socket = ::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+  ASSERT_GE(socket, 0);
+  sockaddr_ll address = {};
+  address.sll_family = AF_PACKET;
+  address.sll_ifindex = static_cast<int>(if_nametoindex("right"));
+  const std::vector<uint8_t> bytes = frame(3, 40);
+  ASSERT_EQ(sendto(socket, bytes.data(), bytes.size(), 0,
+                   reinterpret_cast<const sockaddr*>(&address), sizeof(address)),
+            static_cast<ssize_t>(bytes.size()));
+  close(socket);
+  ASSERT_TRUE(send(packet_with(frame(4, 40))));
+  const std::vector<Received> got = receive(2);
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(id_of(got[0].bytes), 4u);
+}
+
+TEST_F(PacketPorts, APacketThatIsRefusedEachTimeDoesNotKeepTheOthers) {
+  if (!run("tc qdisc replace dev left root tbf rate 10mbit burst 500 latency 50ms")) {
+    GTEST_SKIP() << "the kernel has no tbf";
+  }
+  PacketBuf* packets[] = {packet_with(headers(1, 1000)), packet_with(frame(2, 40))};
+  packets[0]->pieces[0] = {kRegion, 1000, 0};
+  packets[0]->piece_count = 1;
+  size_t sent = 0;
+  for (int i = 0; i < 1000 && sent < 2; ++i) {
+    sent += left_->queue(0).tx_burst(std::span(packets).subspan(sent));
+  }
+  ASSERT_EQ(sent, 2u);
+  const std::vector<Received> got = receive(1);
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(id_of(got[0].bytes), 2u);
 }
 
 /// A frame of ours with these ports.

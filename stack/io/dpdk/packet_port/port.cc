@@ -61,6 +61,9 @@ Status PacketPort::open_sockets() {
   auto capabilities = capabilities_now();
   if (!capabilities) return capabilities.error();
   interface_index_ = interface_index(interface_);
+  if (interface_index_ == 0) {  // a socket bound to 0 would have the packets of all interfaces
+    return Error{ENODEV, args_.name() + ": there is no interface " + interface_};
+  }
   auto opened = open_packet_sockets(interface_index_, static_cast<uint32_t>(memories_.size()));
   if (!opened) return Error{opened.error().code, args_.name() + ": " + opened.error().text};
   sockets_ = std::move(*opened);

@@ -18,8 +18,8 @@ namespace {
 
 constexpr size_t kHeaderBytes = sizeof(VirtioHeader);
 
-/// A verdict of the kernel. A sender on this machine may have left the checksum to an offload: then
-/// the packet was never on a wire.
+/// A verdict of the kernel. It has verified what it merged. A sender on this machine may have left
+/// the checksum to an offload: then the packet was never on a wire.
 ChecksumVerdict verdict_of(const VirtioHeader& header) {
   constexpr uint8_t kVerified = VirtioHeader::kDataValid | VirtioHeader::kNeedsChecksum;
   return (header.flags & kVerified) != 0 ? ChecksumVerdict::kGood : ChecksumVerdict::kUnknown;
@@ -64,6 +64,7 @@ void PacketQueue::start(int fd) {
 
 void PacketQueue::suspend() {
   is_running_ = false;
+  setup_.fd = -1;  // the port may close it, and its number be another one's
   for (auto& slots : window_) {
     for (PacketBuf*& slot : slots) {
       if (slot != nullptr) memory_.release({&slot, 1});
@@ -182,7 +183,11 @@ size_t PacketQueue::send_some(std::span<PacketBuf* const> in) {
   const size_t sent = rc < 0 ? 0 : static_cast<size_t>(rc);
   for (size_t i = sent; i < count; ++i) clear_ip_checksum(*in[i]);
   release(in.first(sent), true);
-  if (error == 0 || is_full(error)) return sent;
+  refusals_ = error == ENOBUFS ? refusals_ + 1 : 0;
+  // A filter or a limit of the interface may refuse this packet each time.
+  const bool is_refused = refusals_ > kRefusalsMax;
+  if (error == 0 || (is_full(error) && !is_refused)) return sent;
+  refusals_ = 0;
   // The interface is down or away, the packet is too large for it, or a client took its memory
   // away.
   release(in.first(1), false);

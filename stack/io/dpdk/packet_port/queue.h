@@ -55,13 +55,13 @@ class PacketQueue final : public PacketIo {
 
  private:
   static constexpr size_t kBurstMax = 32;
+  static constexpr uint32_t kRefusalsMax = 64;
   /// A header of virtio, the packet's own bytes, and its pieces.
   static constexpr size_t kSendParts = 2 + kTxPiecesMax;
 
   size_t fill_window(size_t wanted);
   bool receive_one(size_t at, uint32_t bytes, PacketBuf*& out);
   void describe_slots(size_t at, uint32_t bytes);
-  bool describe_packet(PacketBuf& packet, size_t at) const;
   size_t send_some(std::span<PacketBuf* const> in);
   bool lay_out(PacketBuf& packet, size_t at);
   void describe_offload(const PacketBuf& packet, VirtioHeader& header) const;
@@ -71,6 +71,7 @@ class PacketQueue final : public PacketIo {
   Memory& memory_;
   const size_t burst_max_;  ///< packets that are received at a time
   bool is_running_ = false;
+  uint32_t refusals_ = 0;  ///< ENOBUFS in a row for the first packet
   /// Slots into which the kernel writes the next packets, `packet_slots` for each; nullptr: none.
   std::array<std::array<PacketBuf*, kPacketSlotsMax>, kBurstMax> window_{};
   std::array<VirtioHeader, kBurstMax> rx_headers_{};

@@ -22,6 +22,9 @@ namespace {
 constexpr int kReceiveBytes = 16 << 20;
 constexpr int kSendBytes = 4 << 20;
 
+/// PACKET_FANOUT_FLAG_IGNORE_OUTGOING: a group does not heed PACKET_IGNORE_OUTGOING of its sockets.
+constexpr uint32_t kIgnoreOutgoing = 0x4000;
+
 Error failed(const std::string& what) {
   const int error = errno;
   return Error{error, what + ": " + std::strerror(error)};
@@ -90,8 +93,11 @@ Status PacketSocket::open(uint32_t interface_index) {
 
 /// The kernel chooses the number of the group, so that no other process has the same.
 Status PacketSocket::join_group(uint16_t& group, bool is_first) {
-  const uint32_t type = PACKET_FANOUT_CBPF | (is_first ? PACKET_FANOUT_FLAG_UNIQUEID : 0);
-  if (!set(fd_, SOL_PACKET, PACKET_FANOUT, type << 16 | group)) return failed("PACKET_FANOUT");
+  const uint32_t type =
+      PACKET_FANOUT_CBPF | kIgnoreOutgoing | (is_first ? PACKET_FANOUT_FLAG_UNIQUEID : 0);
+  if (!set(fd_, SOL_PACKET, PACKET_FANOUT, type << 16 | group)) {
+    return failed("PACKET_FANOUT, which before Linux 6.13 needs the interface to be up");
+  }
   if (!is_first) return Ok{};
   uint32_t joined = 0;
   socklen_t bytes = sizeof(joined);
@@ -107,15 +113,20 @@ Status PacketSocket::join_group(uint16_t& group, bool is_first) {
 }
 
 /// The kernel takes a VLAN's tag out of the packet: without this filter a packet of a VLAN would
-/// look like one of the interface's own network.
+/// look like one of the interface's own network. What this machine sends is filtered as well,
+/// because a group of an older kernel gets it.
 Status PacketSocket::receive_all() {
-  static constexpr sock_filter kUntagged[] = {
-      {BPF_LD | BPF_W | BPF_ABS, 0, 0, static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT)},
+  constexpr auto kDirection = static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_PKTTYPE);
+  constexpr auto kHasTag = static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT);
+  static constexpr sock_filter kOurs[] = {
+      {BPF_LD | BPF_W | BPF_ABS, 0, 0, kDirection},
+      {BPF_JMP | BPF_JEQ | BPF_K, 3, 0, PACKET_OUTGOING},
+      {BPF_LD | BPF_W | BPF_ABS, 0, 0, kHasTag},
       {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0},
       {BPF_RET | BPF_K, 0, 0, UINT32_MAX},
       {BPF_RET | BPF_K, 0, 0, 0},
   };
-  if (!set_filter(fd_, kUntagged)) return failed("a packet filter");
+  if (!set_filter(fd_, kOurs)) return failed("a packet filter");
   return Ok{};
 }
 

@@ -12,7 +12,9 @@ namespace {
 constexpr uint32_t kMultiplier = 0x9e3779b1u;
 constexpr uint32_t kShift = 16;
 
-constexpr uint32_t kNet = static_cast<uint32_t>(SKF_NET_OFF);
+/// In a group's program the packet begins with the IP header. An offset by SKF_NET_OFF would read
+/// the linear part of the packet only.
+constexpr uint32_t kNet = 0;
 constexpr uint32_t kProtocol = static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_PROTOCOL);
 constexpr uint16_t kLoadByte = BPF_LD | BPF_B | BPF_ABS;
 constexpr uint16_t kLoadHalf = BPF_LD | BPF_H | BPF_ABS;
