@@ -66,7 +66,9 @@ void on_peer_fin(Connection& c, Nanos now, Effects& effects) {
 void on_fin_acked(Connection& c, Nanos now, Effects& effects) {
   switch (c.state) {
     case State::kFinWait1:
-      if (c.reader_gone && c.rcv.was_refused) return refuse_late_text(c, effects);
+      if (c.has_late_text || (c.reader_gone && c.rcv.was_refused)) {
+        return refuse_late_text(c, effects);
+      }
       set_state(c, State::kFinWait2);
       return limit_fin_wait_2(c, now);
     case State::kClosing:

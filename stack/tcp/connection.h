@@ -191,6 +191,8 @@ struct Connection {
   /// kProbeAnswersMax, since the challenge ACKs were renewed. No record has it: a successor counts
   /// from zero.
   uint8_t probe_answers : 4 = 0;
+  /// limit_late_text(). No record has it: a successor learns it from the next such text.
+  bool has_late_text : 1 = false;
   bool heard_unreachable = false;  ///< an ICMP error came after the last valid segment
   EndReason end_reason = EndReason::kNone;
   uint8_t keepalives_unanswered = 0;

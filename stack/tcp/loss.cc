@@ -19,6 +19,9 @@ constexpr uint8_t kReorderMultMax = 20;
 /// An ACK looks at so many records that may still be lost, but not yet. RFC 8985 looks at all: then
 /// a peer that widens the reordering window makes every ACK cost a window of records.
 constexpr uint32_t kUndueRecordsMax = 32;
+/// An ACK forgets the SACKs of so many records: a peer can cause that again and again. What the
+/// receiver discarded behind them is found when SND.UNA reaches it.
+constexpr uint32_t kForgottenRecordsMax = 256;
 
 /// Result of a scan: records that RACK marked lost, and how long to wait for the next (zero: no
 /// wait).
@@ -235,11 +238,23 @@ void react_to_echo(Core& core, Connection& c, const AckOutcome& outcome) {
   if (outcome.has_echo && is_new) enter_ecn_reduction(core, c, outcome);
 }
 
+/// RFC 2018 8: a cumulative ACK of a receiver that follows RFC 9293 does not stop at bytes that it
+/// still has, and ACKs that change places do not look like it: the number of one that was sent
+/// before a SACK is no higher.
+uint32_t scan_discarded(Core& core, Connection& c) {
+  Scoreboard board(core, c);
+  if (!board.has_discarded_front()) return 0;
+  board.forget_sacks(kForgottenRecordsMax);
+  c.snd.must_retransmit = true;
+  return 1;
+}
+
 uint32_t find_losses(Core& core, Connection& c, const AckOutcome& outcome, Nanos now) {
   if (!c.has_sack) return scan_newreno(core, c, outcome);
+  const uint32_t discarded_count = scan_discarded(core, c);
   const RackScan scan = scan_rack(core, c, now);
   c.deadline(Timer::kReorder) = scan.wait > nanos(0) ? now + scan.wait : kNever;
-  return scan.marked_count;
+  return discarded_count + scan.marked_count;
 }
 
 }  // namespace
@@ -301,9 +316,8 @@ void on_timeout(Core& core, Connection& c, Nanos now) {
   Scoreboard board(core, c);
   ++c.timeouts;
   c.changes.add(Change::kTimeout);
-  const uint32_t front = c.snd.sent.seq_head;
-  // RFC 2018 8: a SACKed front that was not acknowledged means that the receiver discarded it.
-  if (front != kNoNode && board[front].place == SentRecord::Place::kSacked) board.forget_sacks();
+  // The ACK that showed it may have undone a reduction, and looked for no losses.
+  if (board.has_discarded_front()) board.forget_sacks(UINT32_MAX);
   // RFC 5681 3.1 (4): the backoff may be left from other data, whose ACK gave no sample (Karn).
   const bool is_first = recovery.backoff == 0 || recovery.phase != RecoveryPhase::kTimeoutRecovery;
   if (is_one_of(c.state, kOpening)) recovery.syn_retransmitted = true;

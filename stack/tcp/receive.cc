@@ -7,6 +7,7 @@
 #include "stack/tcp/receive_window.h"
 #include "stack/tcp/sack_blocks.h"
 #include "stack/tcp/state_table.h"
+#include "stack/tcp/timers.h"
 
 namespace lyre::tcp {
 
@@ -180,6 +181,25 @@ uint16_t bytes_of_one(const Connection& c, const SegmentIn& segment) {
   return static_cast<uint16_t>(std::min(segment.payload_bytes / segment.segment_count, full));
 }
 
+constexpr uint16_t kSizeBits = 0x3ff;  ///< of ReceiveState::smaller_size
+
+/// The peer's full segments become smaller when the path does. As in Linux, two of the same size
+/// show it. The end of a message (PSH) shows nothing, unless it is merged with two or more: the
+/// short one of two would halve the mean, and each such message would be acknowledged at once.
+void measure_segment(Connection& c, const SegmentIn& segment) {
+  ReceiveState& rcv = c.rcv;
+  const uint16_t bytes = bytes_of_one(c, segment);
+  if (bytes >= rcv.segment_bytes_max) {
+    rcv.segment_bytes_max = bytes;
+    rcv.smaller_size = 0;
+    return;
+  }
+  const bool is_end = segment.segment_count <= 2 && segment.flags.has(wire::TcpFlags::kPsh);
+  if (is_end || bytes < kFullSegmentBytesMin || segment.seq != rcv.nxt) return;
+  if (rcv.smaller_size == (bytes & kSizeBits)) rcv.segment_bytes_max = bytes;
+  rcv.smaller_size = bytes & kSizeBits;
+}
+
 /// RFC 9293 3.8.6.3 and RFC 5681 4.2: when to send the ACK for text in order.
 void schedule_ack(Connection& c, const SegmentIn& segment, bool filled_gap, Nanos now,
                   Effects& effects) {
@@ -215,11 +235,11 @@ void ack_out_of_order(Connection& c, const NewText& text, Effects& effects) {
 /// RFC 1122 4.2.2.13: the application has closed, so the sender of more data must get a RST. The
 /// FIN goes first: by it the peer knows that the connection was closed, and did not break. A RST
 /// that overtakes a lost FIN says nothing of this, so it waits until the FIN is acknowledged
-/// (on_fin_acked()).
-void refuse_after_close(Connection& c, const SegmentIn& segment, Effects& effects) {
+/// (on_fin_acked()), but not for long.
+void refuse_after_close(Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
   effects.drop = Drop::kTcpAfterClose;
   c.rcv.was_refused = true;
-  if (!c.is_fin_acked()) return;
+  if (!c.is_fin_acked()) return limit_late_text(c, now);
   // RFC 9293 3.10.7.1, as if the connection did not exist. With this sequence number the peer
   // accepts the RST (RFC 5961 3.2) even if it has not received all data that we sent.
   queue_reset(c, segment.ack, false, effects);
@@ -296,10 +316,10 @@ void process_text(Core& core, Connection& c, const SegmentIn& segment, Nanos now
     effects.drop = Drop::kTcpOutOfWindow;
     return ack_at_once(c, effects);
   }
-  if (c.reader_gone) return refuse_after_close(c, segment, effects);
+  if (c.reader_gone) return refuse_after_close(c, segment, now, effects);
   note_ecn_of_text(c, segment, effects);
   if (segment.seq.before(start)) note_duplicate(c, segment.seq, start);
-  rcv.segment_bytes_max = std::max(rcv.segment_bytes_max, bytes_of_one(c, segment));
+  measure_segment(c, segment);
   store_text(core, c, segment, start, end, now, effects);
 }
 

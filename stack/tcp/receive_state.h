@@ -64,7 +64,10 @@ struct ReceiveState {
   /// A timestamp echo returned within one clock tick, and the minimum RTT was far below a tick.
   bool saw_short_round : 1 = false;
   bool is_told_closed : 1 = false;  ///< the last window field was zero
-  uint32_t gap_root = kNoNode;      ///< RunIndex of the runs behind the first gap
+  /// The low bits of the size of the last segment that was smaller than segment_bytes_max, and not
+  /// the end of a message. No record has it: a successor counts anew.
+  uint16_t smaller_size : 10 = 0;
+  uint32_t gap_root = kNoNode;  ///< RunIndex of the runs behind the first gap
   SeqNum fin_seq;
   SeqNum irs;
   wire::SackBlock dsack;

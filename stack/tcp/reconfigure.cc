@@ -28,6 +28,7 @@ Nanos patience(const Connection& c) {
 
 /// RFC 5482 2.1: a changed timeout is measured from the start of the wait.
 void restart_give_up(Connection& c, Nanos old_timeout, Nanos new_timeout) {
+  if (c.has_late_text) return;  // which has a limit of its own
   Nanos& deadline = c.deadline(Timer::kGiveUp);
   if (deadline != kNever) deadline = deadline - old_timeout + new_timeout;
 }

@@ -282,15 +282,20 @@ void Scoreboard::revive_lost() {
   }
 }
 
-void Scoreboard::forget_sacks() {
-  for (uint32_t index = list_.seq_head; index != kNoNode; index = core_.records[index].seq_next) {
+void Scoreboard::forget_sacks(uint32_t records_max) {
+  uint32_t lost_before = kNoNode;
+  uint32_t index = list_.seq_head;
+  for (uint32_t i = 0; i < records_max && list_.sacked_bytes > 0; ++i) {
     SentRecord& record = core_.records[index];
-    if (record.place != Place::kSacked) continue;
-    list_.sacked_bytes -= record.bytes();
-    record.place = Place::kLost;
-    record.is_retransmitted = true;  // merged from several records: gives no RTT sample
-    list_.lost_bytes += record.bytes();
-    link_lost_after(index, list_.lost_tail);
+    if (record.place == Place::kSacked) {
+      list_.sacked_bytes -= record.bytes();
+      record.place = Place::kLost;
+      record.is_retransmitted = true;  // merged from several records: gives no RTT sample
+      list_.lost_bytes += record.bytes();
+      link_lost_after(index, lost_before);
+    }
+    if (record.place == Place::kLost) lost_before = index;
+    index = record.seq_next;
   }
 }
 

@@ -64,9 +64,14 @@ class Scoreboard {
   void mark_all_lost();
   /// Data that was marked lost and not retransmitted counts as in flight again.
   void revive_lost();
-  /// RFC 2018 8: clears all SACK marks after a timeout, because the receiver may have discarded the
-  /// data.
-  void forget_sacks();
+  /// RFC 2018 8: the front is SACKed, and the cumulative ACK stopped there: the receiver has
+  /// discarded it.
+  bool has_discarded_front() const {
+    return list_.seq_head != kNoNode &&
+           core_.records[list_.seq_head].place == SentRecord::Place::kSacked;
+  }
+  /// What is SACKed in the first `records_max` records counts as lost.
+  void forget_sacks(uint32_t records_max);
   /// `bytes` from the front of a record were retransmitted in segments of `segment_bytes`; the rest
   /// is unchanged.
   void mark_resent(uint32_t index, uint32_t bytes, uint16_t segment_bytes, Nanos now);

@@ -22,8 +22,9 @@ constexpr uint32_t kMssShift = 24;
 constexpr uint32_t kMacMask = 0xffffff;
 constexpr uint32_t kPeriodMask = 0x1f;
 
-/// The peer's MSS, rounded down to one of these.
-constexpr std::array<uint16_t, 8> kMssSteps = {216, 536, 1024, 1220, 1380, 1440, 1460, 8960};
+/// The peer's MSS, rounded down to one of these; as in Linux, no less than the first. The large
+/// ones are those of IPv6 on links of 4096, 8500 and 8896 bytes: hosts with 9000 offer little more.
+constexpr std::array<uint16_t, 8> kMssSteps = {536, 1220, 1380, 1440, 1460, 4036, 8440, 8836};
 
 // The low bits of the timestamp.
 constexpr uint32_t kScaleMask = 0xf;
@@ -35,7 +36,9 @@ constexpr uint32_t kOptionMask = 0x3f;
 uint32_t period_at(Nanos now) { return static_cast<uint32_t>(now.value / kPeriod.value); }
 
 uint32_t mac_of(const FourTuple& tuple, SipKey key, SeqNum irs, uint32_t period, uint32_t mss) {
-  constexpr uint8_t kPurpose = 2;  // the ISN's and the timestamp's hashes are 0 and 1
+  // The ISN's and the timestamp's hashes are 0 and 1. Another table of MSS steps takes another
+  // number: a successor has the key, and must not read a cookie by another table than its maker's.
+  constexpr uint8_t kPurpose = 3;
   std::array<uint8_t, 47> bytes{};
   std::memcpy(bytes.data(), tuple.local.address.bytes.data(), 16);
   std::memcpy(bytes.data() + 16, tuple.remote.address.bytes.data(), 16);

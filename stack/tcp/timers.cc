@@ -16,6 +16,8 @@ constexpr Nanos kPeerAckDelayMax = millis(200);
 /// Added to the two round trips of a tail loss probe, so that a worker that runs late sends no
 /// needless probe.
 constexpr Nanos kTailProbeMargin = millis(1);
+/// limit_late_text(): a FIN that is lost three times still arrives within it.
+constexpr Nanos kLateTextWait = seconds(2);
 
 bool may_probe_tail(const Connection& c) {
   return c.has_sack && c.rtt.has_sample() && !c.is_repairing() && !c.recovery.tail_probe_open &&
@@ -52,7 +54,14 @@ bool take_due(Connection& c, Timer timer, Nanos now) {
 /// meanwhile tells the application more than the timeout does (RFC 9293 3.9.2.2, SHLD-25).
 void give_up(Connection& c, Effects& effects) {
   if (!is_one_of(c.state, kOpening)) queue_reset(c, c.snd.nxt, true, effects);
+  if (c.has_late_text) return finish(c, EndReason::kAborted, effects);  // as refuse_after_close()
   finish(c, c.heard_unreachable ? EndReason::kUnreachable : EndReason::kTimedOut, effects);
+}
+
+/// The peer has no room for what is next, and is asked for it by window probes, or retransmissions
+/// in their place.
+bool is_probing(const Connection& c) {
+  return c.deadline(Timer::kPersist) != kNever || c.is_window_withdrawn();
 }
 
 void on_tail_probe(Connection& c, Nanos now) {
@@ -61,15 +70,32 @@ void on_tail_probe(Connection& c, Nanos now) {
   c.deadline(Timer::kTimeout) = now + current_rto(c);  // RFC 8985 7.3
 }
 
+/// Several retransmissions or window probes fit the user timeout: the loss of one ends nothing, and
+/// a path that comes back in its last quarter is noticed. One timeout is never cut short.
+Nanos backoff_limit(const Connection& c) {
+  const Nanos rto_max = millis(c.config.rto_max_ms);
+  if (is_one_of(c.state, kOpening)) return rto_max;
+  return earlier(rto_max, later(give_up_after(c) / 4 + millis(1), c.rtt.rto));
+}
+
+Nanos backed_off(const Connection& c, uint8_t doublings) {
+  const uint8_t shift = std::min(doublings, kBackoffMax);
+  return earlier(c.rtt.rto * (int64_t{1} << shift), backoff_limit(c));
+}
+
 void arm_persist(Connection& c, Nanos now) {
-  const uint8_t shift = std::min(c.recovery.persist_backoff, kBackoffMax);
-  const Nanos wait = earlier(c.rtt.rto * (int64_t{1} << shift), millis(c.config.rto_max_ms));
-  c.deadline(Timer::kPersist) = now + wait;
+  c.deadline(Timer::kPersist) = now + backed_off(c, c.recovery.persist_backoff);
+}
+
+/// Where text arrived after the close, nothing puts the end off.
+void set_give_up(Connection& c, Nanos at) {
+  Nanos& deadline = c.deadline(Timer::kGiveUp);
+  deadline = c.has_late_text ? earlier(deadline, at) : at;
 }
 
 /// A window probe is sent, or a retransmission, which is one where the window was withdrawn.
 void await_answer(Connection& c, Nanos now) {
-  // Counted from the first unanswered probe: probes may be further apart than the timeout.
+  // Counted from the first unanswered probe, before which the peer may have answered for long.
   if (c.deadline(Timer::kGiveUp) == kNever) {
     c.deadline(Timer::kGiveUp) = now + give_up_after(c);
   } else if (!c.reader_gone) {
@@ -126,9 +152,14 @@ void limit_orphan_wait(Connection& c, Nanos now) {
   if (is_one_of(c.state, kOpening)) return;
   if (c.unsent_bytes() == 0 && !c.wants_fin() && !c.has_outstanding()) return;
   // The user timeout runs since a window probe that was not answered, and the next one may be.
-  const bool is_probing = c.deadline(Timer::kPersist) != kNever || c.is_window_withdrawn();
-  Nanos& deadline = c.deadline(Timer::kGiveUp);
-  deadline = earlier(is_probing ? kNever : deadline, now + orphan_wait(c));
+  const Nanos until = is_probing(c) ? kNever : c.deadline(Timer::kGiveUp);
+  set_give_up(c, earlier(until, now + orphan_wait(c)));
+}
+
+void limit_late_text(Connection& c, Nanos now) {
+  if (c.has_late_text) return;
+  c.has_late_text = true;
+  set_give_up(c, now + kLateTextWait);
 }
 
 void extend_give_up(Connection& c, Nanos stood_still) {
@@ -136,27 +167,20 @@ void extend_give_up(Connection& c, Nanos stood_still) {
   if (deadline != kNever) deadline = deadline + stood_still;
 }
 
-Nanos current_rto(const Connection& c) {
-  const uint8_t shift = std::min(c.recovery.backoff, kBackoffMax);
-  // Several probes of a withdrawn window fit the user timeout: the loss of one ends nothing.
-  const uint32_t limit_ms = c.is_window_withdrawn()
-                                ? std::min(c.config.rto_max_ms, c.config.user_timeout_ms / 4 + 1)
-                                : c.config.rto_max_ms;
-  return earlier(c.rtt.rto * (int64_t{1} << shift), millis(limit_ms));
-}
+Nanos current_rto(const Connection& c) { return backed_off(c, c.recovery.backoff); }
 
 void arm_after_queue(Connection& c, Nanos now) {
   if (is_one_of(c.state, kOpening) || c.has_outstanding()) return;
   if (c.unsent_bytes() == 0 && !c.wants_fin()) return;
   Nanos& deadline = c.deadline(Timer::kGiveUp);
-  const bool is_probing = c.deadline(Timer::kPersist) != kNever;
-  if (deadline == kNever && !is_probing) deadline = now + give_up_after(c);
+  const bool has_persist = c.deadline(Timer::kPersist) != kNever;
+  if (deadline == kNever && !has_persist) deadline = now + give_up_after(c);
 }
 
 void arm_after_ack(Connection& c, Nanos now) {
   if (!c.has_outstanding()) {
     c.deadline(Timer::kTimeout) = c.deadline(Timer::kTailProbe) = kNever;
-    c.deadline(Timer::kGiveUp) = kNever;
+    set_give_up(c, kNever);
     if (c.reader_gone) limit_orphan_wait(c, now);
     arm_after_queue(c, now);
     return;
@@ -164,7 +188,7 @@ void arm_after_ack(Connection& c, Nanos now) {
   arm_retransmit(c, now);
   // It counts from the first unanswered probe of such a window.
   const bool is_answered_probe = c.is_window_withdrawn() && !c.reader_gone;
-  c.deadline(Timer::kGiveUp) = is_answered_probe ? kNever : now + give_up_after(c);
+  set_give_up(c, is_answered_probe ? kNever : now + give_up_after(c));
 }
 
 void recheck_tail_probe(Connection& c, Nanos now) {
@@ -183,7 +207,7 @@ void arm_after_send(Connection& c, Nanos now) {
   }
   arm_retransmit(c, now);
   if (is_one_of(c.state, kOpening)) return;
-  c.deadline(Timer::kGiveUp) = now + give_up_after(c);
+  set_give_up(c, now + give_up_after(c));
 }
 
 void begin_persist(Connection& c, Nanos now) {

@@ -11,10 +11,15 @@ Nanos handshake_timeout(const Connection& c);
 Nanos give_up_after(const Connection& c);
 /// The application closed the connection, so its peer must make progress from now on.
 void limit_orphan_wait(Connection& c, Nanos now);
+/// Text arrived after the application closed the connection. From the first on the peer has a short
+/// time to acknowledge the FIN, whatever else it acknowledges; then the text is answered with a RST
+/// all the same.
+void limit_late_text(Connection& c, Nanos now);
 /// Nothing was received or sent for so long, because this host stood still: what its peer did not
 /// answer in that time does not count.
 void extend_give_up(Connection& c, Nanos stood_still);
-/// RFC 6298 5.5: the timeout after its backoff.
+/// RFC 6298 5.5: the timeout after its backoff. Once established, a quarter of the user timeout
+/// limits it, where RFC 6298 2.5 allows no limit below 60 s.
 Nanos current_rto(const Connection& c);
 /// Data or a FIN was queued, and nothing is outstanding. The user timeout counts from now on (RFC
 /// 9293 3.8.3), because the data may not be able to leave: a port takes nothing, or a neighbour

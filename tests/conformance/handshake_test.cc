@@ -1,6 +1,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
+#include <array>
+
 #include "tests/conformance/scenario.h"
 
 namespace lyre::conformance {
@@ -163,6 +165,20 @@ TEST_P(SynCookie, TimestampCarriesTheOptions) {  // RFC 4987 3.6, RFC 7323 5.4
           .options = stamp(110, answer.options.ts_value)});
   ASSERT_GE(s.accept(), 0);
   EXPECT_EQ(s.info().send_window_bytes, 100u << 5);
+}
+
+// Links of 8500, 8896 or 9001 bytes: their segments became 1460 bytes.
+TEST_P(SynCookie, LargeSegmentsStayLarge) {  // RFC 4987 3.6
+  StackOptions options = Scenario::plain();
+  options.mtu_bytes = 9000;
+  for (const uint16_t offered : std::to_array<uint16_t>({8440, 8460, 8856, 8941})) {
+    Scenario s(options, GetParam());
+    cookie_under_flood(s, Scenario::offered(offered));
+    s.send({.flags = kAck, .seq = 1, .ack = 1});
+    ASSERT_GE(s.accept(), 0);
+    EXPECT_GE(s.info().mss_full_bytes, 8400u) << offered;
+    EXPECT_LE(s.info().mss_full_bytes, offered);
+  }
 }
 
 TEST_P(SynCookie, ForgedOrOldOnesAreReset) {  // RFC 4987 3.6

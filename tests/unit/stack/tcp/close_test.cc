@@ -268,6 +268,62 @@ TEST(AppClose, ResetForLateTextWaitsForALostFin) {
   expect_reset(peer, 1);
 }
 
+// The reset waited for a FIN that could not leave, two minutes.
+TEST(AppClose, LateTextOfAPeerThatGivesNoRoomIsAnsweredSoon) {  // RFC 1122 4.2.2.13
+  for (const bool is_withdrawn : {false, true}) {
+    SCOPED_TRACE(is_withdrawn);
+    Peer peer;
+    peer.dial();
+    if (is_withdrawn) {
+      peer.app_send(10);
+      EXPECT_EQ(peer.all().size(), 1u);
+    }
+    peer.window = 0;
+    peer.ack(0);
+    peer.app_send(10);
+    EXPECT_TRUE(peer.all().empty());
+    peer.close();
+    EXPECT_TRUE(peer.all().empty());
+    EXPECT_EQ(peer.text(0, 10).drop, Drop::kTcpAfterClose);
+    EXPECT_FALSE(peer.effects.is_over) << "the FIN goes first, if there is room soon";
+    peer.wait(seconds(2));
+    EXPECT_TRUE(peer.effects.is_over);
+    EXPECT_TRUE(peer.all().back().flags.has(wire::TcpFlags::kRst));
+  }
+}
+
+TEST(AppClose, LateTextEndsItSoonWhereEachFinIsLost) {
+  Peer peer;
+  peer.dial();
+  peer.close();
+  size_t fins = peer.all().size();
+  EXPECT_FALSE(peer.text(0, 10).is_over);
+  const Nanos refused_at = peer.now;
+  while (!peer.effects.is_over) {
+    peer.run_deadline();
+    if (!peer.effects.is_over) fins += peer.all().size();
+  }
+  EXPECT_GE(fins, 4u);
+  EXPECT_LE(peer.now - refused_at, seconds(2));
+  EXPECT_TRUE(peer.next()->flags.has(wire::TcpFlags::kRst));
+}
+
+TEST(AppClose, AfterLateTextNoAckButThatOfTheFinPutsTheEndOff) {
+  Peer peer;
+  peer.dial();
+  peer.app_send(1000);
+  peer.close();
+  peer.all();
+  peer.text(0, 10);
+  for (uint32_t at = 1; at <= 3 && !peer.effects.is_over; ++at) {
+    peer.wait(millis(900));
+    if (peer.effects.is_over) break;
+    peer.send(peer.make(kA, 0, at, 10));
+    peer.all();
+  }
+  EXPECT_TRUE(peer.effects.is_over);
+}
+
 TEST(AppClose, OrphanDoesNotWaitForEverInFinWait2) {
   Peer peer;
   peer.dial();

@@ -506,6 +506,57 @@ TEST(Acknowledgments, CoverTwoSegmentsOfThePeerThoughMoreWereMerged) {
   EXPECT_EQ(peer.all().size(), 1u);
 }
 
+/// A peer with segments of 8948 bytes, which have all been acknowledged.
+class LargeSegments : public testing::Test {
+ protected:
+  LargeSegments() : peer(wide()) {
+    peer.dial();
+    for (int i = 0; i < 32; ++i) arrive(kA, 8948);
+  }
+  static ConnectionConfig wide() {
+    ConnectionConfig config = Peer::plain_config();
+    config.slot_bytes = config.mss_bytes = 8960;
+    config.receive_buffer_bytes = config.receive_buffer_start_bytes = 1 << 20;
+    config.window_scaling = true;
+    return config;
+  }
+  /// Returns the number of ACKs that leave at once.
+  size_t arrive(uint8_t flags, uint32_t bytes, uint16_t merged = 1) {
+    SegmentIn segment = peer.make(flags, at, 0, bytes);
+    segment.segment_count = merged;
+    segment.flags.bits = flags;  // no PSH of its own
+    peer.send(segment);
+    at += bytes;
+    return peer.all().size();
+  }
+
+  Peer peer;
+  uint32_t at = 0;
+};
+
+// ACKs came for each twelfth segment: the largest one that was ever seen counted.
+TEST_F(LargeSegments, ThatBecomeSmallAreAcknowledgedInPairs) {  // RFC 9293 3.8.6.3
+  for (int i = 1; i <= 12; ++i) {
+    const size_t acks = arrive(kA, 1448);
+    if (i >= 4) {
+      EXPECT_EQ(acks, i % 2 == 0 ? 1u : 0u) << i;
+    }
+  }
+}
+
+TEST_F(LargeSegments, AreNotForgottenForMessagesThatAreShort) {
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_EQ(arrive(kA | wire::TcpFlags::kPsh, 1448), 0u) << i;
+  }
+}
+
+// The mean of a full segment and the short one behind it is no size that the peer sends.
+TEST_F(LargeSegments, AreNotForgottenForMessagesOfTwo) {
+  EXPECT_EQ(arrive(kA | wire::TcpFlags::kPsh, 9948, 2), 0u);
+  EXPECT_EQ(arrive(kA | wire::TcpFlags::kPsh, 9948, 2), 1u);
+  EXPECT_EQ(arrive(kA | wire::TcpFlags::kPsh, 9948, 2), 0u);
+}
+
 TEST(Paws, OldTimestampIsDroppedAndAnswered) {  // RFC 7323 5.3
   ConnectionConfig config = Peer::plain_config();
   config.timestamps = true;

@@ -387,20 +387,58 @@ TEST(NewReno, WindowUpdateIsNoDuplicate) {  // RFC 5681 2
   EXPECT_EQ(peer.info().fast_recoveries, 0u);
 }
 
-TEST(Reneging, FrontSackedAtTimeoutIsSentAgain) {  // RFC 2018 8
+// It waited for a timeout, which also made the window one segment.
+TEST(Reneging, DiscardedTextIsSentAgainAtOnce) {  // RFC 2018 8
   Peer peer;
   send_ten(peer);
   peer.ack_with_sack(1000, {{2000, 3000}});
   peer.all();
   peer.ack_with_sack(2000, {});  // up to the SACKed segment, which the receiver has discarded
+  const auto again = peer.next();
+  ASSERT_TRUE(again.has_value());
+  EXPECT_TRUE(again->is_retransmission);
+  EXPECT_EQ(again->seq, peer.us(2000));
+  EXPECT_EQ(again->payload_bytes, 1000u);
+  EXPECT_EQ(peer.info().timeouts, 0u);
+  EXPECT_EQ(peer.info().fast_recoveries, 1u);
+  EXPECT_GT(peer.info().cwnd_bytes, 1000u);
+}
+
+TEST(Reneging, AllThatWasSackedIsSentAgainInOrder) {  // RFC 2018 8
+  Peer peer;
+  send_ten(peer);
+  peer.ack_with_sack(0, {{1000, 2000}, {3000, 5000}});  // 0 and 2000 are lost
+  peer.all();
+  peer.now += millis(10);
+  peer.ack_with_sack(1000, {});
+  const auto first = peer.next();
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->seq, peer.us(1000));
+  peer.now += millis(10);
+  peer.ack_with_sack(3000, {});
+  const auto second = peer.next();
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(second->seq, peer.us(3000));
+  EXPECT_EQ(peer.info().timeouts, 0u);
+  EXPECT_EQ(peer.info().fast_recoveries, 1u) << "it was repairing already";
+}
+
+// After an undo an ACK changes nothing more.
+TEST(Reneging, WhatAnUndoHidIsSentAgainAfterATimeout) {  // RFC 2018 8
+  Peer peer;
+  send_ten(peer);
+  peer.ack_with_sack(0, {{2000, 6000}});  // 0 and 1000 are sent again
+  peer.all();
+  peer.now += millis(10);
+  peer.ack_with_sack(2000, {{0, 2000}});  // both arrived twice, and what was SACKed is gone
+  EXPECT_EQ(peer.info().undone_reductions, 1u);
   while (peer.info().timeouts == 0) {
+    peer.all();
     peer.run_deadline();
-    for (const SegmentOut& segment : peer.all()) {
-      if (peer.info().timeouts > 0) {
-        EXPECT_EQ(segment.seq, peer.us(2000));
-      }
-    }
   }
+  const auto again = peer.next();
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->seq, peer.us(2000));
 }
 
 }  // namespace

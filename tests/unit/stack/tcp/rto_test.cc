@@ -178,6 +178,35 @@ TEST(Timeout, UserTimeoutEndsItWithReset) {  // RFC 9293 3.8.3
   EXPECT_FALSE(peer.next().has_value());
 }
 
+// The next retransmission would have come after the user timeout.
+TEST(Timeout, APathThatIsBackBeforeTheUserTimeoutIsNoticed) {  // RFC 6298 2.5
+  Peer peer(without_sack());
+  peer.dial();
+  peer.app_send(1000);
+  peer.all();
+  const Nanos sent_at = peer.now;
+  std::optional<SegmentOut> again;
+  while (!again || peer.now - sent_at < seconds(15)) {
+    peer.run_deadline();
+    ASSERT_FALSE(peer.effects.is_over);
+    again = peer.next();
+  }
+  EXPECT_LE(peer.now - sent_at, seconds(17));
+  EXPECT_EQ(again->seq, peer.us(0));
+  peer.ack(1000);
+  EXPECT_EQ(peer.state(), State::kEstablished);
+  EXPECT_EQ(peer.engine.next_deadline(peer.conn), kNever);
+}
+
+TEST(Timeout, AShortUserTimeoutDoesNotMakeItShorterThanARoundTrip) {
+  ConnectionConfig config = without_sack();
+  config.user_timeout_ms = 1000;
+  Peer peer(config);
+  peer.handshake_rtt = millis(400);
+  peer.dial();
+  EXPECT_GT(peer.info().rto, millis(400));
+}
+
 /// The worker asks for no segment while a port takes none, or while a neighbour does not answer.
 TEST(Timeout, UserTimeoutCountsFromTheCallWhereNothingCanLeave) {  // RFC 9293 3.8.3
   for (const bool was_active : {false, true}) {

@@ -467,6 +467,17 @@ Nanos probe_closed_window(Peer& peer, int probes) {
   return interval;
 }
 
+// Probes came further apart than the user timeout: one that was lost ended all.
+TEST(SendWindow, OneLostProbeEndsNothing) {  // RFC 9293 3.8.6.1
+  Peer peer;
+  probe_closed_window(peer, 12);
+  peer.run_deadline();
+  EXPECT_TRUE(peer.next().has_value());  // and gets no answer
+  peer.run_deadline();
+  ASSERT_FALSE(peer.effects.is_over);
+  EXPECT_TRUE(peer.next().has_value());
+}
+
 // The text waited as long as the next probe of the closed window would have.
 TEST(SendWindow, SmallOpeningAfterALongClosureIsUsedSoon) {  // RFC 9293 3.8.6.2.1
   Peer peer;
