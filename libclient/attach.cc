@@ -242,7 +242,8 @@ int ask(const Question& question, const Request& request, channel::Control type,
   }
 }
 
-/// Sends one message, with a descriptor beside it unless it is -1.
+/// Sends one message, with a descriptor beside it unless it is -1. 0 also where the daemon has hung
+/// up: what it said before can still be received.
 int send_with_descriptor(int socket, std::span<const uint8_t> bytes, int descriptor) {
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   iovec vector{const_cast<uint8_t*>(bytes.data()), bytes.size()};
@@ -258,8 +259,8 @@ int send_with_descriptor(int socket, std::span<const uint8_t> bytes, int descrip
     part->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(part), &descriptor, sizeof descriptor);
   }
-  if (::sendmsg(socket, &message, MSG_NOSIGNAL) >= 0) return 0;
-  return fail_speaking("cannot speak to the daemon");
+  if (::sendmsg(socket, &message, MSG_NOSIGNAL) >= 0 || has_hung_up()) return 0;
+  return fail_errno(LYRE_E_DAEMON, "cannot speak to the daemon");
 }
 
 /// Waits for the next message about memory.

@@ -97,7 +97,11 @@ lyre_context::~lyre_context() {
   // What is acknowledged already needs no deregistration, and what is acknowledged meanwhile no
   // reset.
   take_completions(*this);
-  if (failure_ == 0) lyre::client::deregister_unsent(*this);
+  if (failure_ == 0) {
+    lyre::client::deregister_unsent(*this);
+  } else if (!regions_.all().empty()) {
+    lyre::client::await_goodbye(*this);
+  }
   take_completions(*this);
   if (failure_ == 0) {
     using lyre::channel::Op;
@@ -136,6 +140,12 @@ void lyre_context::fail(int code, const char* text) {
       ready_.mark(session, LYRE_EVENT_ENDED);
     }
   }
+}
+
+void lyre::client::fail_after_completions(lyre_context& context, int code, const char* text) {
+  take_completions(context);
+  if (context.check() == 0) context.ready().keep_news();
+  context.fail(code, text);
 }
 
 int lyre_context_open(const lyre_options* options, lyre_context** out) {

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -20,6 +21,15 @@
 #include "libclient/vain_rounds.h"
 #include "libclient/waiter.h"
 #include "libclient/worker_link.h"
+
+namespace lyre::client {
+/// Ends the context of a client that the daemon disconnects and has not told yet why.
+void fail_untold(lyre_context& context, const char* text);
+/// Where the context ended so: waits for the Goodbye, or the hang-up. The daemon says it when
+/// workers and ports have let go of the client's memory. Ends 2 s after the end of the context at
+/// the latest; the text of lyre_last_error() is then that the daemon did not answer.
+void await_goodbye(lyre_context& context);
+}  // namespace lyre::client
 
 /// One attachment to a daemon. Its methods are in a file for each subject: context.cc (beginning
 /// and end), session.cc (names and ends of sessions), listen.cc (listeners), dispatch.cc (what the
@@ -47,7 +57,8 @@ struct lyre_context {
   void remove_listener(lyre_listener* listener);
   /// The user closes (FIN) or aborts (RST) a session.
   void give_up(lyre_session* session, lyre::channel::Op op);
-  uint64_t make_cookie() { return ++last_cookie_; }
+  /// Answers of workers that lyre_listen() no longer waits for: an address may be in use by them.
+  size_t abandoned_listens() const { return abandoned_listens_; }
   void expect_connection(lyre_session* session);
   uint32_t pick_worker() { return next_worker_++ % worker_count(); }
   /// The oldest `count` sends are done: frees their blocks and stores their tags.
@@ -111,6 +122,8 @@ struct lyre_context {
   void sleep(int64_t wait_ns);
 
   friend void ::lyre_context_close(lyre_context* context);
+  friend void lyre::client::fail_untold(lyre_context& context, const char* text);
+  friend void lyre::client::await_goodbye(lyre_context& context);
   pid_t owner_ = 0;      ///< the process that opened it
   int patience_ms_ = 0;  ///< for a daemon that is there and does not answer
   int failure_ = 0;
@@ -127,6 +140,7 @@ struct lyre_context {
   std::vector<lyre_session*> sessions_;
   std::unordered_map<uint64_t, lyre_session*> connecting_;  ///< by cookie
   std::unordered_map<uint64_t, lyre_listener*> listeners_;  ///< by cookie
+  size_t abandoned_listens_ = 0;
   uint64_t last_cookie_ = 0;
   uint32_t next_worker_ = 0;
   uint32_t heard_ = 0;  ///< the worker that gave the last completion; 0 before one did
@@ -134,6 +148,15 @@ struct lyre_context {
   lyre::client::ReadyList ready_;
   lyre::client::RegularWork regular_work_;
   int64_t control_seen_ns_ = 0;
+  int64_t goodbye_until_ns_ = 0;  ///< see await_goodbye(); 0: none is awaited
 };
+
+namespace lyre::client {
+
+/// Ends the context as its fail() does, after it has taken what the workers had reported: the
+/// completions may have the error of each session, and lyre_poll() tells of them first.
+void fail_after_completions(lyre_context& context, int code, const char* text);
+
+}  // namespace lyre::client
 
 #include "libclient/work_until.h"

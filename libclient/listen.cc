@@ -3,6 +3,7 @@
 #include <new>
 
 #include "libclient/address.h"
+#include "libclient/clock.h"
 #include "libclient/context.h"
 #include "libclient/errors.h"
 
@@ -37,16 +38,21 @@ void ask_to_listen(lyre_listener& listener, uint32_t worker) {
   listener.context->worker(worker).submit(entry);
 }
 
+/// Rounded up: 0 when the time is over.
+int left_ms(const lyre_listener& listener) {
+  const int64_t end_ns = listener.began_ns + int64_t{listener.patience_ms} * 1'000'000;
+  const int64_t left_ns = std::max(end_ns - lyre::client::now_ns(), int64_t{0});
+  return static_cast<int>((left_ns + 999'999) / 1'000'000);
+}
+
 /// Waits until every worker has answered. 0 when all listen.
 int await_answers(lyre_listener& listener) {
-  const int waited = listener.context->work_until(listener.patience_ms, [&] {
+  const int waited = listener.context->work_until(left_ms(listener), [&] {
     return std::none_of(listener.workers.begin(), listener.workers.end(),
                         [](const auto& on) { return on.part == Part::kAsked; });
   });
   if (waited < 0) return waited;
-  if (waited == 0) {
-    return lyre::client::fail_unanswered(listener.patience_ms);
-  }
+  if (waited == 0) return lyre::client::fail_unanswered(listener.patience_ms);
   for (const auto& on : listener.workers) {
     if (on.part == Part::kFailed) {
       char text[64] = "";
@@ -69,13 +75,31 @@ int listen_everywhere(lyre_listener& listener) {
   return await_answers(listener);
 }
 
+/// One attempt of a call that began then.
+int try_to_listen(lyre_context& context, const lyre_addr& local, int backlog, int64_t began_ns,
+                  lyre_listener** out) {
+  lyre_listener* listener = context.add_listener();
+  if (listener == nullptr)
+    return lyre::client::fail(LYRE_E_NORESOURCES, "no memory for a listener");
+  listener->local = local;
+  listener->backlog = static_cast<uint16_t>(std::clamp(backlog, 1, int{UINT16_MAX}));
+  listener->began_ns = began_ns;
+  const int code = listen_everywhere(*listener);
+  if (code == 0) {
+    *out = listener;
+  } else {
+    context.remove_listener(listener);
+  }
+  return code;
+}
+
 }  // namespace
 
 lyre_listener* lyre_context::add_listener() {
   auto* listener = new (std::nothrow) lyre_listener(this);
   if (listener == nullptr) return nullptr;
   listener->patience_ms = patience_ms_;
-  listener->cookie = make_cookie();
+  listener->cookie = ++last_cookie_;
   listener->workers.resize(worker_count());
   listeners_.emplace(listener->cookie, listener);
   return listener;
@@ -86,8 +110,9 @@ void lyre_context::remove_listener(lyre_listener* listener) {
   // Later answers and connections for this cookie are closed in on_listening() and on_accepted().
   listeners_.erase(listener->cookie);
   for (uint32_t i = 0; i < worker_count(); ++i) {
-    if (listener->workers[i].part != Part::kListening) continue;
-    workers_[i].submit(close_listener_entry(listener->workers[i].name));
+    const lyre_listener::OnWorker& on = listener->workers[i];
+    if (on.part == Part::kAsked) ++abandoned_listens_;
+    if (on.part == Part::kListening) workers_[i].submit(close_listener_entry(on.name));
   }
   while (!listener->unaccepted.is_empty()) give_up(listener->unaccepted.pop(), Op::kAbort);
   delete listener;
@@ -97,6 +122,7 @@ void lyre_context::on_listening(uint32_t worker, const Completion& entry) {
   const bool is_good = entry.event == Event::kListening;
   const auto found = listeners_.find(entry.body.opened.cookie);
   if (found == listeners_.end()) {
+    if (abandoned_listens_ > 0) --abandoned_listens_;
     if (is_good) workers_[worker].submit(close_listener_entry(entry.session));
     return;
   }
@@ -126,19 +152,16 @@ int lyre_listen(lyre_context* context, const lyre_addr* local, int backlog, lyre
   *out = nullptr;
   if (const int code = context->check(); code != 0) return code;
   if (const int code = check_reserved(*local); code != 0) return code;
+  const int64_t began_ns = now_ns();
   for (int choice = 1;; ++choice) {
-    lyre_listener* listener = context->add_listener();
-    if (listener == nullptr) return fail(LYRE_E_NORESOURCES, "no memory for a listener");
-    listener->local = *local;
-    listener->backlog = static_cast<uint16_t>(std::clamp(backlog, 1, int{UINT16_MAX}));
-    const int code = listen_everywhere(*listener);
-    if (code == 0) {
-      *out = listener;
-      return 0;
-    }
-    context->remove_listener(listener);
-    const bool may_choose_again = local->port == 0 && code == LYRE_E_ADDRINUSE;
-    if (!may_choose_again || choice == kPortChoicesMax) return code;
+    const size_t abandoned = context->abandoned_listens();
+    const int code = try_to_listen(*context, *local, backlog, began_ns, out);
+    if (code != LYRE_E_ADDRINUSE) return code;
+    // An earlier call that gave up may have it. That answer came before this one, and its end was
+    // submitted at once: the next attempt comes behind it.
+    const bool may_be_own = context->abandoned_listens() < abandoned;
+    const bool may_choose_again = local->port == 0 && choice < kPortChoicesMax;
+    if (!may_be_own && !may_choose_again) return code;
   }
 }
 

@@ -29,7 +29,8 @@ struct lyre_listener : lyre::client::Waitable {
 
   lyre_context* context;
   uint64_t cookie = 0;
-  int patience_ms = 0;  ///< the context's
+  int patience_ms = 0;   ///< the context's
+  int64_t began_ns = 0;  ///< the lyre_listen() that waits for the workers' answers
   lyre_addr local{};
   uint16_t backlog = 0;  ///< of lyre_listen(), in the range that workers take
   std::vector<OnWorker> workers;

@@ -1,3 +1,4 @@
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -16,10 +17,17 @@ namespace {
 constexpr int64_t kControlIntervalNs = 1'000'000;
 /// Longest sleep while a submission ring is full: no completion reports that it has room again.
 constexpr int64_t kRoomIntervalNs = 200'000;
+/// A daemon says why it disconnected a client a second later at the latest.
+constexpr int kGoodbyeMs = 2000;
+constexpr int64_t kNsPerMs = 1'000'000;
 
-/// Whatever waits calls this first: workers may not know yet what it waits for.
+/// Whatever waits calls this first: workers may not know yet what it waits for. Receive slots that
+/// wait for more of their session go back, too: the peer may not send until they are there.
 void wake_workers(lyre_context& context) {
-  for (uint32_t i = 0; i < context.worker_count(); ++i) context.worker(i).wake();
+  for (uint32_t i = 0; i < context.worker_count(); ++i) {
+    context.worker(i).flush_releases();
+    context.worker(i).wake();
+  }
 }
 
 }  // namespace
@@ -33,7 +41,10 @@ size_t lyre_context::work() {
     taken += count;
     workers_[i].flush_releases();
     if (workers_[i].has_waiting()) workers_[i].flush_waiting();
-    if (workers_[i].take_room_news()) ready_.note_news();
+    if (workers_[i].take_room_news()) {
+      ready_.note_news();
+      ready_.note_room();
+    }
   }
   return taken;
 }
@@ -63,15 +74,35 @@ void lyre_context::read_control() {
   lyre::channel::Goodbye goodbye{};
   const ssize_t count = ::recv(control_.fd.get(), &goodbye, sizeof goodbye, MSG_DONTWAIT);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  // Completions first: they may have the error of each session.
-  while (failure_ == 0 && work() > 0) continue;
-  if (failure_ == 0) ready_.keep_news();
+  const bool is_untold = std::exchange(goodbye_until_ns_, 0) != 0;
   if (count != sizeof goodbye || goodbye.header.magic != lyre::channel::kControlMagic ||
       goodbye.header.type != lyre::channel::Control::kGoodbye) {
-    return fail(LYRE_E_DAEMON, "the daemon is gone: its control socket hung up");
+    return lyre::client::fail_after_completions(*this, LYRE_E_DAEMON,
+                                                "the daemon is gone: its control socket hung up");
   }
   goodbye.text[sizeof goodbye.text - 1] = '\0';
-  fail(LYRE_E_EXPELLED, goodbye.text);
+  if (is_untold) failure_text_ = goodbye.text;
+  lyre::client::fail_after_completions(*this, LYRE_E_EXPELLED, goodbye.text);
+}
+
+void lyre::client::fail_untold(lyre_context& context, const char* text) {
+  fail_after_completions(context, LYRE_E_EXPELLED, text);
+  context.goodbye_until_ns_ = now_ns() + kGoodbyeMs * kNsPerMs;
+}
+
+void lyre::client::await_goodbye(lyre_context& context) {
+  while (context.goodbye_until_ns_ != 0) {
+    const int64_t left_ns = std::max(context.goodbye_until_ns_ - now_ns(), int64_t{0});
+    pollfd entry{context.control_.fd.get(), POLLIN, 0};
+    // Also when the time is over: it may have come while this process was stopped.
+    if (::poll(&entry, 1, static_cast<int>((left_ns + kNsPerMs - 1) / kNsPerMs)) > 0) {
+      context.read_control();
+    } else if (left_ns == 0) {
+      context.goodbye_until_ns_ = 0;
+      fail_unanswered(kGoodbyeMs);
+      context.failure_text_ = lyre_last_error();
+    }
+  }
 }
 
 void lyre_context::idle_once(int64_t now, int64_t idle_since, int64_t deadline) {

@@ -20,6 +20,23 @@ void ReadyList::unmark(Waitable* item) {
   (item->next_ready != nullptr ? item->next_ready->previous_ready : last_) = item->previous_ready;
 }
 
+void ReadyList::note_refusal(lyre_session& session) {
+  if (std::exchange(session.is_refused, true)) return;
+  refused_.push_back(&session);
+}
+
+void ReadyList::forget_refusal(lyre_session& session) {
+  if (std::exchange(session.is_refused, false)) std::erase(refused_, &session);
+}
+
+void ReadyList::tell_refused() {
+  for (lyre_session* session : refused_) {
+    session->is_refused = false;
+    if (session->state == LYRE_OPEN && !session->is_given_up) mark(session, LYRE_EVENT_WRITABLE);
+  }
+  refused_.clear();
+}
+
 lyre_event ReadyList::first() const {
   lyre_event event{.struct_bytes = sizeof event};
   if (first_ == nullptr) return event;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "libclient/include/lyre/lyre.h"
 #include "libclient/session.h"
@@ -21,6 +22,15 @@ class ReadyList {
   /// REQUIRES: first().happened != 0.
   void drop_first() { unmark(first_); }
 
+  /// A send of `session` was refused for want of what all sessions share: the arena, the context's
+  /// sends or the ring.
+  void note_refusal(lyre_session& session);
+  void forget_refusal(lyre_session& session);
+  /// There may be room again: LYRE_EVENT_WRITABLE for every session that was refused.
+  void note_room() {
+    if (__builtin_expect(!refused_.empty(), 0)) tell_refused();
+  }
+
   /// Something happened for which lyre_poll() returns, on no item of the list.
   void note_news() { has_news_ = true; }
   bool has_news() const { return has_news_; }
@@ -30,8 +40,11 @@ class ReadyList {
   bool take_kept_news() { return std::exchange(has_kept_news_, false); }
 
  private:
+  void tell_refused();
+
   Waitable* first_ = nullptr;
   Waitable* last_ = nullptr;
+  std::vector<lyre_session*> refused_;
   bool has_news_ = false;
   bool has_kept_news_ = false;
 };

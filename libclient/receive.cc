@@ -19,10 +19,12 @@ int nothing_left(const lyre_session& session) {
   return fail_static(LYRE_E_AGAIN, "nothing has arrived");
 }
 
-/// The daemon has disconnected the client, and said why, before it took slots back.
+/// The daemon disconnects the client. It says why when all workers have let go of its memory.
 int fail_revoked(lyre_context& context) {
   context.read_control();
-  context.fail(LYRE_E_EXPELLED, "the daemon took back the receive memory that it had lent");
+  if (context.check() == 0) {
+    lyre::client::fail_untold(context, "the daemon took back the receive memory that it had lent");
+  }
   return context.check();
 }
 
@@ -65,7 +67,7 @@ void lyre_release(lyre_session* session, const lyre_slice* slices, int count) {
 }
 
 int64_t lyre_recv(lyre_session* session, void* out, size_t bytes) {
-  if (session == nullptr || (out == nullptr && bytes > 0)) {
+  if (session == nullptr || out == nullptr || bytes == 0) {
     return fail_static(LYRE_E_INVALID, "no session, or no place for its bytes");
   }
   lyre_context& context = *session->context;

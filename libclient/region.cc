@@ -26,7 +26,8 @@ namespace {
 /// each region: the daemon waits a second for the first one, and 50 ms for each further one.
 constexpr int64_t kDeregisterUnsentNs = 2'000'000'000;
 
-/// A request on the control socket. A failure of the socket ends the context.
+/// A request on the control socket. A failure of the socket ends the context. Returns the code that
+/// ended it, else 0.
 template <typename Request>
 int ask(lyre_context& context, Request& request, Control type, int descriptor, RegionReply& reply) {
   request.header = lyre::channel::ControlHeader{};
@@ -34,8 +35,9 @@ int ask(lyre_context& context, Request& request, Control type, int descriptor, R
   request.header.bytes = sizeof request;
   const int code = lyre::client::ask_region(
       context.control(), {reinterpret_cast<uint8_t*>(&request), sizeof request}, descriptor, reply);
-  if (code != 0) context.fail(code, lyre_last_error());
-  return code;
+  if (code == 0) return 0;
+  lyre::client::fail_after_completions(context, code, lyre_last_error());
+  return context.check();
 }
 
 /// Tells the daemon of the region. Returns 0 also when the daemon refuses it: then the region has
@@ -64,6 +66,7 @@ int ask_to_register(lyre_region& region, const MemorySource& source) {
 
 /// 0 when neither a worker nor a port can read the region any more.
 int ask_to_deregister(const lyre_region& region) {
+  lyre::client::await_goodbye(*region.context);  // memory may still be read
   if (const int code = region.context->check(); code != 0) return code;
   DeregisterRequest request{};
   request.region = region.name;

@@ -18,14 +18,22 @@ static_assert(Arena::kBlockBytesMax == lyre::channel::kSendBytesMax);
 
 /// Whether a session that has `own` of the `total` that all sessions share, and of which `free` is
 /// left, may have more. An eighth is reserved for sessions that have none, so that peers that do
-/// not read leave room for the others. A session that is refused has sends under way: their end is
-/// an event.
+/// not read leave room for the others.
 bool may_have_more(uint64_t own, uint64_t free, uint64_t total) {
   return own == 0 || own + total / 8 <= free;
 }
 
+constexpr const char* kRingFull = "the worker's submission ring is full";
+
+/// LYRE_E_AGAIN where other sessions have what all share: LYRE_EVENT_WRITABLE tells when to try
+/// again. Where the session has too much of its own under way, LYRE_EVENT_SENT tells.
+int refuse(lyre_session& session, const char* text) {
+  session.context->ready().note_refusal(session);
+  return fail_static(LYRE_E_AGAIN, text);
+}
+
 /// 0 when the session and the context may have one more send under way, else the code to return.
-int check_send_count(const lyre_session& session) {
+int check_send_count(lyre_session& session) {
   constexpr uint64_t kTotal = lyre::channel::kSendsPerContextMax;
   const uint64_t own = session.sends.size();
   if (own >= lyre::channel::kSendsOutstandingMax) {
@@ -33,11 +41,11 @@ int check_send_count(const lyre_session& session) {
   }
   const uint64_t free = kTotal - session.context->send_totals().under_way;
   if (__builtin_expect(free > 0 && may_have_more(own, free, kTotal), 1)) return 0;
-  return fail_static(LYRE_E_AGAIN, "the context has too many sends under way");
+  return refuse(session, "the context has too many sends under way");
 }
 
 /// 0 when a send is possible now, else the code to return.
-int check_can_send(const lyre_session& session) {
+int check_can_send(lyre_session& session) {
   if (const int code = session.context->check(); code != 0) return code;
   if (__builtin_expect(session.state == LYRE_OPEN && !session.is_send_shut, 1)) {
     return check_send_count(session);
@@ -88,16 +96,16 @@ int submit_copy(lyre_session& session, const uint8_t* data, uint32_t bytes, uint
   Arena& arena = context.arena();
   if (bytes > arena.largest_block_bytes()) return fail_too_large(arena, bytes);
   if (!may_have_more(session.arena_bytes, arena.free_bytes(), arena.bytes())) {
-    return fail_static(LYRE_E_AGAIN, "the session has its share of the arena");
+    return refuse(session, "the session has its share of the arena");
   }
   const uint64_t offset = arena.alloc(bytes);
-  if (offset == Arena::kNone) return fail_static(LYRE_E_AGAIN, "the arena is full");
+  if (offset == Arena::kNone) return refuse(session, "the arena is full");
   std::memcpy(context.memory().arena() + offset, data, bytes);
   session.untold_copies.tx_bytes += bytes;
   if (submit(session, {.offset = offset}, bytes, tag)) return 0;
   session.untold_copies.tx_bytes -= bytes;
   arena.free(offset);
-  return fail_static(LYRE_E_AGAIN, "the worker's submission ring is full");
+  return refuse(session, kRingFull);
 }
 
 uint64_t arena_offset(const lyre_context& context, const void* data) {
@@ -120,7 +128,7 @@ int64_t lyre_send(lyre_session* session, const void* data, size_t bytes) {
                        static_cast<uint32_t>(part), 0);
     if (code != 0) break;
     taken += part;
-    code = check_can_send(*session);
+    if (taken < bytes) code = check_can_send(*session);
   }
   return taken > 0 || code == 0 ? static_cast<int64_t>(taken) : code;
 }
@@ -142,7 +150,7 @@ int lyre_block_alloc(lyre_context* context, size_t bytes, lyre_block* out) {
 
 void lyre_block_free(lyre_context* context, const lyre_block* block) {
   if (context == nullptr || block == nullptr || block->data == nullptr) return;
-  context->arena().free(arena_offset(*context, block->data));
+  if (context->arena().free(arena_offset(*context, block->data))) context->ready().note_room();
 }
 
 int lyre_send_block(lyre_session* session, const lyre_block* block, size_t bytes, uint64_t tag) {
@@ -155,7 +163,7 @@ int lyre_send_block(lyre_session* session, const lyre_block* block, size_t bytes
   }
   if (const int code = check_can_send(*session); code != 0) return code;
   if (submit(*session, {.offset = offset}, static_cast<uint32_t>(bytes), tag)) return 0;
-  return fail_static(LYRE_E_AGAIN, "the worker's submission ring is full");
+  return refuse(*session, kRingFull);
 }
 
 int lyre_send_region(lyre_session* session, lyre_region* region, const void* data, size_t bytes,
@@ -174,7 +182,7 @@ int lyre_send_region(lyre_session* session, lyre_region* region, const void* dat
   if (region->name == 0) return submit_copy(*session, first, count, tag);
   const uint64_t offset = region->begin_offset + static_cast<uint64_t>(first - region->begin);
   if (submit(*session, {.offset = offset, .region = region->name}, count, tag)) return 0;
-  return fail_static(LYRE_E_AGAIN, "the worker's submission ring is full");
+  return refuse(*session, kRingFull);
 }
 
 uint64_t lyre_next_sent(lyre_session* session) {

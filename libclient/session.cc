@@ -22,11 +22,12 @@ lyre_session* lyre_context::add_session(uint32_t worker) {
 }
 
 void lyre_context::expect_connection(lyre_session* session) {
-  session->cookie = make_cookie();
+  session->cookie = ++last_cookie_;
   connecting_.emplace(session->cookie, session);
 }
 
 void lyre_context::remove_session(lyre_session* session) {
+  ready_.forget_refusal(*session);
   ready_.unmark(session);
   finish_sends(*session, session->sends.size());
   if (session->cookie != 0) connecting_.erase(session->cookie);
@@ -39,6 +40,7 @@ void lyre_context::remove_session(lyre_session* session) {
 }
 
 void lyre_context::finish_sends(lyre_session& session, uint64_t count) {
+  if (count > 0) ready_.note_room();
   for (; count > 0; --count) {
     const lyre::client::SentBlock block = session.sends.pop();
     if (block.region == 0) {

@@ -75,6 +75,7 @@ struct lyre_session : lyre::client::Waitable {
   bool is_aborted = false;           ///< given up with what was not acknowledged
   int dropped_with = 0;              ///< the error that dropped sends, known before `error`
   bool is_send_shut = false;         ///< lyre_shutdown() was called
+  bool is_refused = false;           ///< see ReadyList::note_refusal()
   bool is_peer_finished = false;
   lyre_addr local{};
   lyre_addr remote{};

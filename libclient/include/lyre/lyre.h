@@ -10,7 +10,8 @@
  * otherwise. lyre_strerror() has the text of a code. lyre_last_error() has one line about the
  * calling thread's last failure. When the daemon dies, every call on its contexts returns
  * LYRE_E_DAEMON, at the latest one millisecond of polling later, or from the second poll on where
- * polls are further apart; close the context then.
+ * polls are further apart. Once the daemon has disconnected the client, every call returns
+ * LYRE_E_EXPELLED. Close the context then.
  *
  * Units: bytes, and milliseconds where a name ends in _ms. Ports are in host byte order.
  *
@@ -151,9 +152,9 @@ LYRE_API int lyre_workers(lyre_context* context);
 
 /* Does pending work. Returns 1 as soon as the context has an event that an earlier lyre_poll() did
  * not report: a connect ended, a listener has a session, data or the peer's FIN arrived, sends
- * completed, or a session ended. Returns 0 after timeout_ms without one. Blocks up to timeout_ms
- * (0: not at all, -1: without limit). When the daemon is gone, events that it had queued before are
- * reported first.
+ * completed, there may be room for a send that was refused, or a session ended. Returns 0 after
+ * timeout_ms without one. Blocks up to timeout_ms (0: not at all, -1: without limit). When the
+ * daemon is gone, events that it had queued before are reported first.
  * Fails: LYRE_E_DAEMON, LYRE_E_EXPELLED. */
 LYRE_API int lyre_poll(lyre_context* context, int timeout_ms);
 /* For other event loops: a descriptor that becomes readable when lyre_poll(context, 0) has
@@ -187,12 +188,17 @@ LYRE_API void lyre_defer_wakeups(lyre_context* context);
 LYRE_API void lyre_wake_workers(lyre_context* context);
 
 enum lyre_event_bits {
-  LYRE_EVENT_CONNECTED = 1,  /* the session is open */
-  LYRE_EVENT_DATA = 2,       /* received bytes are there to be read */
-  LYRE_EVENT_PEER_FIN = 4,   /* the peer has finished: no bytes follow those received */
-  LYRE_EVENT_SENT = 8,       /* sends are done: their blocks are free, see lyre_next_sent() */
-  LYRE_EVENT_ENDED = 16,     /* the session is over, its sends are done: see lyre_session_error() */
-  LYRE_EVENT_ACCEPTABLE = 32 /* the listener has a session for lyre_accept() */
+  LYRE_EVENT_CONNECTED = 1, /* the session is open */
+  LYRE_EVENT_DATA = 2,      /* received bytes are there to be read */
+  LYRE_EVENT_PEER_FIN = 4,  /* the peer has finished: no bytes follow those received */
+  LYRE_EVENT_SENT = 8,      /* sends are done: their blocks are free, see lyre_next_sent() */
+  /* The session is over: see lyre_session_error(). Its sends are done, unless the context is over
+   * (LYRE_E_DAEMON, LYRE_E_EXPELLED): see lyre_next_sent(). */
+  LYRE_EVENT_ENDED = 16,
+  LYRE_EVENT_ACCEPTABLE = 32, /* the listener has a session for lyre_accept() */
+  /* A send of the session was refused, or taken in part, because other sessions had the arena, the
+   * context's sends or the ring. There may be room now: try again. */
+  LYRE_EVENT_WRITABLE = 64
 };
 typedef struct lyre_event {
   uint64_t struct_bytes;   /* sizeof(lyre_event), set by the caller */
@@ -208,7 +214,8 @@ LYRE_API int lyre_next_event(lyre_context* context, lyre_event* out);
 
 /* Starts a connection from `local` (NULL: any) to `remote`; the session is usable for sending and
  * receiving once lyre_state() says LYRE_OPEN. Never blocks.
- * Fails: LYRE_E_INVALID, LYRE_E_AGAIN (submission ring full), LYRE_E_NORESOURCES, LYRE_E_DAEMON. */
+ * Fails: LYRE_E_INVALID, LYRE_E_AGAIN (submission ring full), LYRE_E_NORESOURCES, LYRE_E_DAEMON,
+ * LYRE_E_EXPELLED. */
 LYRE_API int lyre_connect(lyre_context* context, const lyre_addr* local, const lyre_addr* remote,
                           lyre_session** out);
 /* Listens on `local` (address unspecified: all of the daemon's; port 0: the daemon chooses, see
@@ -216,15 +223,18 @@ LYRE_API int lyre_connect(lyre_context* context, const lyre_addr* local, const l
  * `backlog` + 1 connections that lyre_poll() has not seen yet; it drops or resets further ones. The
  * library holds as many for lyre_accept(), `backlog` + 1 times the number of workers, and resets
  * further ones: call lyre_accept() until LYRE_E_AGAIN after each lyre_poll(). Blocks until the
- * daemon answered, at most twice the context's `patience_ms`.
- * Fails: LYRE_E_ADDRINUSE, LYRE_E_ADDRNOTAVAIL, LYRE_E_UNREACHABLE (the client's domain may not
- * listen there), LYRE_E_NORESOURCES, LYRE_E_DAEMON. */
+ * daemon answered, at most the context's `patience_ms`.
+ * Fails: LYRE_E_INVALID, LYRE_E_ADDRINUSE, LYRE_E_ADDRNOTAVAIL, LYRE_E_UNREACHABLE (the client's
+ * domain may not listen there), LYRE_E_NORESOURCES, LYRE_E_SHUTDOWN, LYRE_E_EXPELLED,
+ * LYRE_E_DAEMON (also when the daemon did not answer in time: lyre_poll() tells whether the context
+ * is over; if it is not, the call may be repeated). */
 LYRE_API int lyre_listen(lyre_context* context, const lyre_addr* local, int backlog,
                          lyre_listener** out);
 LYRE_API int lyre_listener_addr(lyre_listener* listener, lyre_addr* out);
 /* The next established connection of the listener, or LYRE_E_AGAIN, also after
  * LYRE_EVENT_ACCEPTABLE: a connection that an error ended (the peer's reset, for example) before it
- * was accepted is dropped with the bytes it had received. One whose peer has finished is kept. */
+ * was accepted is dropped with the bytes it had received. One whose peer has finished is kept.
+ * Fails: LYRE_E_INVALID, LYRE_E_DAEMON, LYRE_E_EXPELLED. */
 LYRE_API int lyre_accept(lyre_listener* listener, lyre_session** out);
 /* Resets the connections that were not accepted. */
 LYRE_API void lyre_close_listener(lyre_listener* listener);
@@ -244,9 +254,10 @@ LYRE_API lyre_context* lyre_session_context(const lyre_session* session);
 /* ---- Sending ---- */
 
 /* Copies up to `bytes` of `data` into the arena and sends them. Returns the bytes taken, which may
- * be fewer, or LYRE_E_AGAIN when it took none. A session that has bytes in the arena gets more of
- * it only while it has fewer than are free, without an eighth of the arena: peers that do not read
- * leave room for other sessions. Borrows `data`. */
+ * be fewer, or LYRE_E_AGAIN when it took none. After either, and after LYRE_E_AGAIN of the other
+ * sends, LYRE_EVENT_SENT or LYRE_EVENT_WRITABLE of the session tells when to try again. A session
+ * that has bytes in the arena gets more of it only while it has fewer than are free, without an
+ * eighth of the arena: peers that do not read leave room for other sessions. Borrows `data`. */
 LYRE_API int64_t lyre_send(lyre_session* session, const void* data, size_t bytes);
 
 /* Zero copy: a block of the arena, filled by the caller, sent without a copy. */
@@ -255,15 +266,16 @@ typedef struct lyre_block {
   uint64_t bytes;
 } lyre_block;
 /* A block of at least `bytes`: at most 4 MiB, and at most the largest power of two that is
- * not above the arena's size, otherwise LYRE_E_INVALID. LYRE_E_AGAIN when the arena is full: poll.
+ * not above the arena's size, otherwise LYRE_E_INVALID. LYRE_E_AGAIN when the arena is full: no
+ * session has an event for it, so try again after each lyre_poll() that returned 1.
  * Owner: the caller, until lyre_send_block() or lyre_block_free(). */
 LYRE_API int lyre_block_alloc(lyre_context* context, size_t bytes, lyre_block* out);
 LYRE_API void lyre_block_free(lyre_context* context, const lyre_block* block);
 /* Sends the first `bytes` of the block. The block belongs to the daemon until the peer's TCP has
  * acknowledged every byte or the session has ended. Then the library frees it and, when `tag` is
  * not 0, lyre_next_sent() reports the tag. LYRE_E_AGAIN: the session (256) or the context (16384)
- * has too many unfinished sends, or the session has as many as the context has left without an
- * eighth; the block stays the caller's. */
+ * has too many unfinished sends, the session has as many as the context has left without an
+ * eighth, or the submission ring is full. After any failure the block stays the caller's. */
 LYRE_API int lyre_send_block(lyre_session* session, const lyre_block* block, size_t bytes,
                              uint64_t tag);
 
@@ -279,7 +291,7 @@ typedef struct lyre_region lyre_region;
  * Owner: the caller keeps the memory mapped, from the same file, until lyre_deregister(); the
  * region belongs to the context. Regions may overlap. Register few large ones: a context may have
  * 4608.
- * Fails: LYRE_E_INVALID, LYRE_E_NORESOURCES, LYRE_E_DAEMON, LYRE_E_EXPELLED. */
+ * Fails: LYRE_E_INVALID, LYRE_E_NORESOURCES, LYRE_E_DAEMON, LYRE_E_EXPELLED, LYRE_E_VERSION. */
 LYRE_API int lyre_register(lyre_context* context, const void* data, size_t bytes,
                            lyre_region** out);
 /* 1 when sends from the region are not copied, else 0. Then `*why` (unless `why` is NULL) is one
@@ -294,9 +306,10 @@ LYRE_API int lyre_region_is_in_use(const lyre_region* region);
  * region that the peer has not acknowledged are reset and end with LYRE_E_DEREGISTERED. The region
  * is freed in any case; NULL is allowed.
  * Fails: LYRE_E_TIMEDOUT when a NIC still holds the memory (because its link is down, for example):
- * it may still read the bytes and never writes them. LYRE_E_DAEMON, LYRE_E_EXPELLED: the context
- * is over. A daemon that died, or disconnected the context, does not read them. One that did not
- * answer in time, as lyre_last_error() then says, may read them when it goes on. */
+ * it may still read the bytes and never writes them. LYRE_E_DAEMON, LYRE_E_EXPELLED,
+ * LYRE_E_VERSION: the context is over. A daemon that died, or disconnected the context, does not
+ * read them, unless a NIC held them for a second when it disconnected. One that did not answer in
+ * time, as lyre_last_error() then says, may read them when it goes on. */
 LYRE_API int lyre_deregister(lyre_region* region);
 /* Sends `bytes` (at most 4 MiB) of the region. They must not change until the peer's TCP has
  * acknowledged them or the session has ended: lyre_next_sent() reports the tag. After lyre_close()
@@ -306,7 +319,10 @@ LYRE_API int lyre_deregister(lyre_region* region);
 LYRE_API int lyre_send_region(lyre_session* session, lyre_region* region, const void* data,
                               size_t bytes, uint64_t tag);
 
-/* The next tag whose send is done, in the order of sending; 0 when there is none. */
+/* The next tag whose send is done, in the order of sending; 0 when there is none. Sends that are
+ * not done when a call returns LYRE_E_DAEMON or LYRE_E_EXPELLED stay so, and no tag of them is
+ * reported: their bytes count in lyre_unacked_bytes(). Close the sessions and call
+ * lyre_deregister(), which says whether memory may still be read, then close the context. */
 LYRE_API uint64_t lyre_next_sent(lyre_session* session);
 /* Bytes sent on this session that the peer's TCP has not acknowledged. Within one long send it is
  * updated at least every 100 ms, without an event. 0 after an error has ended the connection:
@@ -344,7 +360,8 @@ LYRE_API void lyre_release(lyre_session* session, const lyre_slice* slices, int 
  * loads: cheap enough for each message. lyre_recv() makes this check itself.
  * Fails: LYRE_E_EXPELLED, LYRE_E_DAEMON: bytes read since the last call may be of other packets. */
 LYRE_API int lyre_check_slices(lyre_session* session);
-/* Copies up to `bytes` received bytes to `out`. Returns their number, otherwise as above. */
+/* Copies up to `bytes` received bytes to `out`. Returns their number, otherwise as
+ * lyre_recv_slices(). Fails: LYRE_E_INVALID, also for 0 bytes: a result of 0 is the end. */
 LYRE_API int64_t lyre_recv(lyre_session* session, void* out, size_t bytes);
 /* Bytes that lyre_recv() would return now. */
 LYRE_API uint64_t lyre_readable_bytes(const lyre_session* session);
@@ -366,13 +383,14 @@ typedef enum lyre_option {
 } lyre_option;
 
 /* Changes one option of an open session. Clearing the cork, or setting no-delay, sends the bytes
- * that waited. Fails: LYRE_E_INVALID for a value that is not allowed. There is no linger option:
- * lyre_abort() closes without waiting for the peer. */
+ * that waited. There is no linger option: lyre_abort() closes without waiting for the peer.
+ * Fails: LYRE_E_INVALID for a value that is not allowed, LYRE_E_NOTCONNECTED while it connects. */
 LYRE_API int lyre_set_option(lyre_session* session, lyre_option option, uint32_t value);
 
 /* ---- Ending ---- */
 
-/* Sends FIN after everything sent before; receiving goes on. */
+/* Sends FIN after everything sent before; receiving goes on.
+ * Fails: LYRE_E_NOTCONNECTED while it connects; the session's error once an error has ended it. */
 LYRE_API int lyre_shutdown(lyre_session* session);
 /* Frees the session. Bytes sent before are still delivered (while the context is open), then FIN.
  * No tag of them is reported any more: lyre_drain() tells when all are acknowledged or lost. The

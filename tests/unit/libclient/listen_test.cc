@@ -156,6 +156,31 @@ TEST(ListenPatience, AnAnswerThatComesTooLateIsUndone) {
   lyre_context_close(context);
 }
 
+// The worker takes both requests in one turn: the first one has the address.
+TEST(ListenPatience, ARetryIsNotRefusedBecauseOfTheCallThatGaveUp) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach(2500);
+  const lyre_addr local = address(":5000");
+  lyre_listener* listener = nullptr;
+  ASSERT_EQ(LYRE_E_DAEMON, lyre_listen(context, &local, 16, &listener));
+  auto worker = std::async(std::launch::async, [&daemon] {
+    const uint64_t first = daemon.take().body.open.cookie;
+    const uint64_t second = daemon.take().body.open.cookie;
+    daemon.tell(listening(first, {.index = 0x8000'0003, .generation = 1}, 5000));
+    daemon.tell(listen_failed(second, EndStatus::kAddressInUse));
+    const Submission undo = daemon.take();
+    EXPECT_EQ(Op::kCloseListen, undo.op);
+    EXPECT_EQ(0x8000'0003, undo.session.index);
+    const Submission third = daemon.take();
+    EXPECT_EQ(Op::kListen, third.op);
+    const uint64_t cookie = third.body.open.cookie;
+    daemon.tell(listening(cookie, {.index = 0x8000'0003, .generation = 2}, 5000));
+  });
+  EXPECT_EQ(0, lyre_listen(context, &local, 16, &listener)) << lyre_last_error();
+  worker.get();
+  lyre_context_close(context);
+}
+
 TEST(ListenPatience, ALateAnswerCountsAsLongAsThePatienceLasts) {
   FakeDaemon daemon;
   lyre_context* context = daemon.attach(60'000);

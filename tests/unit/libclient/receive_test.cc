@@ -21,6 +21,29 @@ void revoke_slots(FakeDaemon& daemon) {
   reinterpret_cast<channel::ContextHeader*>(daemon.memory())->revoked.store(1);
 }
 
+TEST_F(ReceiveTest, NoBytesAreNotTheEnd) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  char out[1];
+  EXPECT_EQ(LYRE_E_INVALID, lyre_recv(session, out, 0));
+}
+
+// The peer may wait for the room, and no completion ends the wait.
+TEST_F(ReceiveTest, SlotsThatWereReadGoBackBeforeAWait) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  daemon_.tell(data(kName, {{.slot = 5, .bytes = 4, .offset = 0},
+                            {.slot = 6, .bytes = 4, .offset = 4},
+                            {.slot = 7, .bytes = 4, .offset = 8}}));
+  EXPECT_EQ(1, lyre_poll(context_, 0));
+  EXPECT_EQ(LYRE_EVENT_DATA, next_event(context_).happened);
+  char out[10];
+  EXPECT_EQ(10, lyre_recv(session, out, sizeof out));
+  EXPECT_FALSE(daemon_.try_take());
+  EXPECT_EQ(0, lyre_arm(context_));
+  const channel::Submission entry = daemon_.take();
+  EXPECT_EQ(channel::Op::kRelease, entry.op);
+  EXPECT_EQ(2, entry.count);
+}
+
 TEST_F(ReceiveTest, ACopyFromSlotsThatWereTakenBackIsAnError) {
   lyre_session* session = open_session(daemon_, context_, kName);
   daemon_.tell(data(kName, {{.slot = 5, .bytes = 5, .offset = 0}}));

@@ -223,6 +223,27 @@ TEST_F(Unsent, OfClosedSessionsIsDeregisteredFirstAndOnce) {
   EXPECT_TRUE(daemon_.sees_the_end());
 }
 
+// The request cannot be sent any more, and the reason is there to be read.
+TEST_F(Registration, TellsAClientThatWasDisconnectedWhy) {
+  daemon_.tell(ended({1, 1}, channel::EndStatus::kReset));
+  daemon_.say_goodbye("its file shrank");
+  daemon_.hang_up();
+  EXPECT_EQ(LYRE_E_EXPELLED, lyre_register(context_, memory_.data(), kRegionBytes, &region_));
+  EXPECT_STREQ("its file shrank", lyre_last_error());
+  EXPECT_EQ(nullptr, region_);
+  EXPECT_EQ(1, lyre_poll(context_, 0)) << "what the daemon had queued comes first";
+  EXPECT_EQ(session_, next_event(context_).session);
+  EXPECT_EQ(LYRE_E_RESET, lyre_session_error(session_));
+  EXPECT_EQ(LYRE_E_EXPELLED, lyre_poll(context_, 0));
+}
+
+TEST_F(Unsent, TellsAClientThatWasDisconnectedWhyWhenItIsDeregistered) {
+  daemon_.say_goodbye("its file shrank");
+  daemon_.hang_up();
+  EXPECT_EQ(LYRE_E_EXPELLED, lyre_deregister(region_));
+  EXPECT_STREQ("its file shrank", lyre_last_error());
+}
+
 TEST_F(Registration, EndsWithADaemonThatHangsUp) {
   auto death = std::async(std::launch::async, [this] {
     daemon_.take_registration();

@@ -124,6 +124,88 @@ TEST_F(OneMebibyte, RefusesToCopyASendThatNeverFits) {
   EXPECT_EQ(0, lyre_send_region(session, region, memory.data(), 1u << 20, 0));
 }
 
+/// What happened on `session`, of all events that wait.
+uint64_t events_of(lyre_context* context, const lyre_session* session) {
+  uint64_t happened = 0;
+  for (lyre_event event = next_event(context); event.happened != 0; event = next_event(context)) {
+    if (event.session == session) happened |= event.happened;
+  }
+  return happened;
+}
+
+/// A session that is refused because another one has the whole arena.
+class Refused : public OneMebibyte {
+ protected:
+  Refused() {
+    EXPECT_EQ(0, lyre_block_alloc(context_, 1u << 20, &block_));
+    EXPECT_EQ(LYRE_E_AGAIN, lyre_send(session_, "x", 1));
+    EXPECT_EQ(0, lyre_poll(context_, 0));
+  }
+
+  lyre_session* greedy_ = open(0);
+  lyre_session* session_ = open(1);
+  lyre_block block_{};
+};
+
+// It has no send of its own whose end would be an event.
+TEST_F(Refused, IsToldWhenAnotherSessionsSendIsDone) {
+  EXPECT_EQ(0, lyre_send_block(greedy_, &block_, 1u << 20, 0));
+  daemon_.tell(send_done(name(0), 1));
+  EXPECT_EQ(1, lyre_poll(context_, 0));
+  EXPECT_EQ(LYRE_EVENT_WRITABLE, events_of(context_, session_));
+  EXPECT_EQ(1, lyre_send(session_, "x", 1));
+  daemon_.tell(send_done(name(1), 1));
+  EXPECT_EQ(1, lyre_poll(context_, 0));
+  EXPECT_EQ(LYRE_EVENT_SENT, events_of(context_, session_)) << "told once";
+}
+
+TEST_F(Refused, IsToldWhenABlockIsFreed) {
+  EXPECT_EQ(0, lyre_arm(context_));
+  lyre_block_free(context_, &block_);
+  EXPECT_EQ(1, lyre_arm(context_));
+  EXPECT_EQ(1, lyre_poll(context_, 0));
+  EXPECT_EQ(LYRE_EVENT_WRITABLE, events_of(context_, session_));
+}
+
+TEST_F(Refused, IsNotToldOnceItIsClosed) {
+  lyre_close(session_);
+  lyre_block_free(context_, &block_);
+  EXPECT_EQ(0, lyre_poll(context_, 0));
+  daemon_.tell(ended(name(1)));
+  EXPECT_EQ(1, lyre_poll(context_, 0)) << "the end of a closed session";
+  EXPECT_EQ(0u, next_event(context_).happened);
+}
+
+TEST_F(Sends, ThatAFullRingRefusedAreToldOfItsRoom) {
+  constexpr uint32_t kFillers = 8;
+  lyre_session* fillers[kFillers];
+  for (uint32_t i = 0; i < kFillers; ++i) fillers[i] = open(i);
+  lyre_session* session = open(kFillers);
+  for (uint32_t i = 0; i < channel::kSubmissionEntries; ++i) {
+    ASSERT_EQ(1, lyre_send(fillers[i % kFillers], "x", 1)) << lyre_last_error();
+  }
+  EXPECT_EQ(LYRE_E_AGAIN, lyre_send(session, "x", 1));
+  EXPECT_EQ(0, lyre_poll(context_, 0));
+  daemon_.take();
+  EXPECT_EQ(1, lyre_poll(context_, 0));
+  EXPECT_EQ(LYRE_EVENT_WRITABLE, events_of(context_, session));
+}
+
+// Their memory may still be read: only lyre_deregister() tells.
+TEST_F(Sends, HaveNoTagsAfterTheContextIsOver) {
+  lyre_session* session = open(0);
+  lyre_block block{};
+  ASSERT_EQ(0, lyre_block_alloc(context_, kPart, &block));
+  ASSERT_EQ(0, lyre_send_block(session, &block, kPart, 11));
+  daemon_.hang_up();
+  int code = 0;
+  while (code >= 0) code = lyre_poll(context_, 100);
+  EXPECT_EQ(LYRE_E_DAEMON, code);
+  EXPECT_EQ(LYRE_EVENT_ENDED, events_of(context_, session));
+  EXPECT_EQ(0u, lyre_next_sent(session));
+  EXPECT_EQ(kPart, lyre_unacked_bytes(session));
+}
+
 class ThreePages : public Sends {
  protected:
   ThreePages() : Sends(3 * Arena::kBlockBytesMin) {}

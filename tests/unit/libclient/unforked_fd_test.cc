@@ -2,12 +2,17 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <optional>
+#include <semaphore>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -86,6 +91,63 @@ TEST(UnforkedFdTest, OfNothingTellsWhy) {
   EXPECT_EQ(ENOENT, errno);
   EXPECT_FALSE(fd.is_open());
   EXPECT_EQ(-1, UnforkedFd().get());
+}
+
+// A file system that does not answer kept every fork() of the process.
+TEST(UnforkedFdTest, AForkDoesNotWaitForAnOpenThatBlocks) {
+  std::binary_semaphore is_opening{0};
+  std::binary_semaphore may_open{0};
+  std::thread other([&] {
+    UnforkedFd::of([&] {
+      is_opening.release();
+      may_open.acquire();
+      return -1;
+    });
+  });
+  is_opening.acquire();
+  EXPECT_EQ(0, in_child([] { return 0; }));
+  may_open.release();
+  other.join();
+}
+
+// Such a child would keep the lock of the file.
+TEST(UnforkedFdTest, AChildOfAForkBesideAnOpenDoesNotShareTheFile) {
+  char path[] = "/tmp/lyre-unforked-XXXXXX";
+  const int made = ::mkstemp(path);
+  ASSERT_GE(made, 0);
+  ::close(made);
+  pid_t child = -1;
+  int opens = 0;
+  UnforkedFd fd = UnforkedFd::of([&] {
+    const int opened = ::open(path, O_RDWR | O_CLOEXEC);
+    if (++opens > 1) return opened;
+    child = ::fork();
+    if (child == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+    return opened;
+  });
+  EXPECT_EQ(opens, 2);
+  ASSERT_EQ(::flock(fd.get(), LOCK_EX | LOCK_NB), 0);
+  fd = {};
+  const int again = ::open(path, O_RDWR | O_CLOEXEC);
+  EXPECT_EQ(::flock(again, LOCK_EX | LOCK_NB), 0);
+  ::close(again);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::unlink(path);
+}
+
+TEST(UnforkedFdTest, WhereEachOpenMeetsAForkTheLastOneIsTaken) {
+  int opens = 0;
+  const UnforkedFd fd = UnforkedFd::of([&] {
+    ++opens;
+    EXPECT_EQ(0, in_child([] { return 0; }));
+    return ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  });
+  EXPECT_EQ(opens, UnforkedFd::kOpensMax);
+  EXPECT_TRUE(is_number_open(fd.get()));
 }
 
 TEST(UnforkedFdTest, AForkBesideAThreadThatOpensLeavesTheChildAbleToOpen) {
