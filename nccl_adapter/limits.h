@@ -148,8 +148,8 @@ inline constexpr int64_t kReattachNs = 50'000'000;
 inline constexpr int64_t kRedialNsMin = 20'000'000;
 inline constexpr int64_t kRedialNsMax = 500'000'000;
 /// One that a full daemon has no place for is tried again after this long, where its comm has
-/// others. A comm that has none asks its neighbours to give places back, no more often than
-/// kRedialNsMax.
+/// others. A comm that has none asks the other comms of its process to give places back, no more
+/// often than kRedialNsMax.
 inline constexpr int64_t kNoRoomNs = 10'000'000'000;
 /// A stream that had to take another rail looks for its own after this long, then after twice that,
 /// up to the limit. One that was on its own rail for longer than the limit begins anew.
@@ -227,6 +227,9 @@ inline constexpr int64_t kTryAgainNsMax = 300'000'000'000;
 inline constexpr uint32_t kTryAgainMax = 3;
 /// Streams on trial that are not there by then count as no help.
 inline constexpr int64_t kStreamTrialWaitNs = 1'000'000'000;
+/// Streams that a full daemon has refused for this long, and that are not on trial, show that all
+/// of its places are taken: some are given back.
+inline constexpr int64_t kStreamsRefusedNs = 1'000'000'000;
 /// The number of streams is forgotten after a pause of this length.
 inline constexpr int64_t kForgetStreamsNs = 10'000'000'000;
 /// What the peer gets beyond LYRE_RESUME_SECONDS: it notices later than we do.

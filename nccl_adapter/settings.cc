@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "nccl_adapter/abi/nccl_settings.h"
 #include "nccl_adapter/limits.h"
 #include "nccl_adapter/observe/log.h"
 
@@ -100,6 +101,7 @@ bool read_settings(Settings* out) {
   // mean yes: falling back silently is what this variable exists to prevent.
   const char* required = get("LYRE_REQUIRED");
   out->is_required = required != nullptr && std::strcmp(required, "0") != 0;
+  out->is_wanted = out->is_required || nccl_abi::names_lyre(get("NCCL_NET"));
   if (const char* path = get("LYRE_TELEMETRY_DIR")) out->telemetry_directory = path;
   read_rails(out);
   return read_verbs(out) && read_integer("LYRE_VERBS_MODE", {1, 2}, &out->verbs_mode) &&

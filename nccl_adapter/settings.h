@@ -21,6 +21,7 @@ enum class VerbsUse : uint8_t {
 struct Settings {
   std::string socket_path;      ///< LYRE_SOCKET; empty: the library's default
   bool is_required = false;     ///< LYRE_REQUIRED, not "0": end the process, do not fall back
+  bool is_wanted = false;       ///< is_required, or NCCL_NET=Lyre: a first init waits, too
   int64_t peer_timeout_s = 30;  ///< LYRE_PEER_TIMEOUT_SECONDS: 3..3600
   int64_t resume_s = 10;        ///< LYRE_RESUME_SECONDS: 1..3600
   int64_t handshake_timeout_ms = 5'000;  ///< LYRE_HANDSHAKE_TIMEOUT_MS: 100..600000

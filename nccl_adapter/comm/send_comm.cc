@@ -9,6 +9,24 @@ namespace lyre::nccl_adapter {
 
 using nccl_abi::Result;
 
+namespace {
+
+std::vector<Address> addresses_of(const Handle& handle) {
+  std::vector<Address> addresses = {handle.address};
+  for (const Address& other : handle.others) {
+    if (!is_none(other)) addresses.push_back(other);
+  }
+  return addresses;
+}
+
+std::string describe_families(const Handle& handle, const lyre_port& port) {
+  return "the address families differ: " + to_string(handle.address) + " there, " +
+         to_string(address_of(port)) + " here (" + port.name +
+         "); give one of the hosts an address of the other family, too";
+}
+
+}  // namespace
+
 SendComm::SendComm(Environment* environment, const Nonce& id, size_t device, const Handle& handle)
     : Comm(environment, id,
            Peer{handle.host, handle.pid, to_string(make_addr(handle.address, handle.port))},
@@ -19,11 +37,16 @@ SendComm::SendComm(Environment* environment, const Nonce& id, size_t device, con
       count_(environment->stream_count(device)),
       wanted_(lanes_.size()),
       watched_ns_(environment->now_ns()) {
-  std::vector<Address> remotes = {handle.address};
-  for (const Address& other : handle.others) {
-    if (!is_none(other)) remotes.push_back(other);
+  const std::vector<lyre_port>& ports = environment->ports();
+  const std::vector<Address> remotes = usable_addresses(ports, addresses_of(handle));
+  if (remotes.empty()) {
+    fail(Result::kInvalidUsage, describe_families(handle, ports[device]));
+    return;
   }
-  set_pairs(rail_pairs(environment->ports(), device, remotes));
+  // That port's address of the other family where its first one cannot be reached from here.
+  handle_.address = remotes.front();
+  peer_.address = to_string(make_addr(handle_.address, handle_.port));
+  set_pairs(rail_pairs(ports, device, remotes));
   for (const auto& lane : lanes_) set_home(*lane);
 }
 

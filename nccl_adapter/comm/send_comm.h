@@ -54,6 +54,7 @@ class SendComm final : public Comm {
   // ---- Lanes (send_lanes.cc) ----
   void set_home(Lane& lane) const;
   void dial(Lane& lane, size_t number, int64_t now_ns);
+  size_t turn() const;
   int64_t dial_ns() const;
   void set_pairs(std::vector<RailPair> pairs);
   size_t next_pair(Lane& lane) const;
@@ -83,8 +84,9 @@ class SendComm final : public Comm {
   std::vector<RailPair> pairs_;
   size_t near_pairs_ = 0;  ///< of the front of pairs_: they need no router
   size_t last_lane_ = 0;
-  StreamCount& count_;  ///< of the port
-  size_t wanted_;       ///< streams of this comm
+  StreamCount& count_;      ///< of the port
+  size_t wanted_;           ///< streams of this comm
+  size_t known_count_ = 0;  ///< count_.wanted() at the last look
   int64_t idle_ns_ = 0;
   SlowStreams slow_streams_;
   DeliveryWatch delivery_watch_;

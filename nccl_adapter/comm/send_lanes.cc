@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "nccl_adapter/comm/send_comm.h"
@@ -16,6 +17,34 @@ namespace {
 /// Twice as long each time.
 int64_t pause_ns(int64_t first_ns, uint32_t times, int64_t most_ns) {
   return std::min(first_ns << std::min(times, 10u), most_ns);
+}
+
+/// Part of the reason for which a comm fails.
+constexpr const char* kMayBeFull =
+    "; other connections reach that host: its daemon may be full (tcp_no_sessions in lyre stats "
+    "there)";
+
+/// For a comm without a stream: this host's daemon has no place for one.
+void declare_full_here(Environment& environment) {
+  if (!environment.shortage().declare(environment.clock().monotonic_ns())) return;
+  log_info(
+      "the Lyre daemon at %s has no connection left: connections of this process give back some "
+      "streams",
+      socket_path_text(environment.settings()));
+}
+
+/// For a comm without a stream: that host answers none of its dials. A full daemon drops them, and
+/// so does a host that is down. False: it is not known to answer others.
+bool declare_full_there(Environment& environment, const std::string& host) {
+  const int64_t now_ns = environment.clock().monotonic_ns();
+  if (!environment.shortage().is_reached(host, now_ns)) return false;
+  if (environment.shortage().declare(now_ns)) {
+    log_info(
+        "host %s does not answer another connection: if its daemon is full, streams that "
+        "connections of this process give back make room",
+        host.c_str());
+  }
+  return true;
 }
 
 }  // namespace
@@ -141,16 +170,30 @@ size_t SendComm::wanted_up() const {
 // Busy is who has much under way, or something that waits for room, at both ends of the time: with
 // less, the caller may be the limit.
 void SendComm::adapt_count(int64_t passed_ns) {
+  // What was refused before streams were given back says nothing about the places that are free
+  // now.
+  const size_t count = count_.wanted();
+  if (count < std::exchange(known_count_, count)) {
+    for (const auto& lane : lanes_) lane->is_refused = false;
+  }
   StreamCount::Report report{.up = wanted_up()};
   uint64_t unacked_bytes = 0;
+  bool is_reached = false;
   for (const auto& lane : lanes_) {
-    if (!lane->is_up()) continue;
+    if (!lane->is_up()) {
+      report.is_refused = report.is_refused || (lane->is_refused && report.up > 0);
+      continue;
+    }
+    is_reached = is_reached || !lane->is_stalled(environment()->now_ns());
     report.acked_bytes += lane->gained_bytes;
     unacked_bytes += lane->unacked_bytes;
   }
   const bool is_backlogged = unacked_bytes >= kBusyBytes || queue_.waits_for_room();
   report.is_busy = std::exchange(was_backlogged_, is_backlogged) && is_backlogged;
   count_.report(report);
+  if (is_reached) {
+    environment()->shortage().note_reached(handle_.host, environment()->clock().monotonic_ns());
+  }
   follow_count(report.is_busy, passed_ns);
 }
 
@@ -175,7 +218,7 @@ void SendComm::follow_count(bool is_busy, int64_t passed_ns) {
 // what it carried is lost: the peer has placed all of it, and sends its last grant again.
 void SendComm::retire(Lane& lane, int64_t now_ns) {
   lane.dial.reset();
-  lane.is_missed = false;
+  lane.is_missed = lane.is_refused = false;
   if (!lane.is_up()) return;
   while (!lane.sent.empty() && lane.sent.front().message < queue_.placed()) lane.sent.pop_front();
   if (lane.sent.empty() || lane.is_stalled(now_ns)) drop_lane(lane);
@@ -241,13 +284,17 @@ size_t SendComm::next_pair(Lane& lane) const {
   return pair < near_pairs_ ? pair + 1 : 0;
 }
 
-// Every pair that needs no router shall have its turn twice before the peer is given up. With one
-// pair only, a new port may find another path through the fabric, and TCP's own attempts become
-// rare.
-int64_t SendComm::dial_ns() const {
+// After so many dials every pair that needs no router had its turn; with many pairs, most had.
+size_t SendComm::turn() const {
   const size_t far_pairs = near_pairs_ < pairs_.size() ? 1 : 0;
-  const size_t turn = near_pairs_ > 0 ? near_pairs_ + far_pairs : pairs_.size();
-  const auto dials = static_cast<int64_t>(2 * std::min(turn, kRailsMax));
+  const size_t all = near_pairs_ > 0 ? near_pairs_ + far_pairs : pairs_.size();
+  return std::min(all, kRailsMax);
+}
+
+// There shall be two turns before the peer is given up. With one pair only, a new port may find
+// another path through the fabric, and TCP's own attempts become rare.
+int64_t SendComm::dial_ns() const {
+  const auto dials = static_cast<int64_t>(2 * turn());
   return std::clamp(patience_ns(environment()->settings()) / dials, kDialNsMin, kDialNsMax);
 }
 
@@ -329,6 +376,8 @@ void SendComm::on_refusal(Lane& lane, int64_t now_ns) {
 void SendComm::on_dial_failed(Lane& lane, int64_t now_ns) {
   const std::unique_ptr<Dial> dial = std::move(lane.dial);
   if (environment()->note_daemon_error(dial->error())) return;
+  const bool is_full = dial->error() == LYRE_E_NORESOURCES;
+  lane.is_refused = is_full;
   const bool is_answered = dial->error() == LYRE_E_REFUSED || dial->error() == LYRE_E_RESET;
   if (is_answered) peer_watch_.note_sign_of_life(now_ns);
   // A plugin resets or refuses; only the daemon of a process that ended closes: judge_end().
@@ -339,11 +388,16 @@ void SendComm::on_dial_failed(Lane& lane, int64_t now_ns) {
   }
   // That the home pair is still bad is no trouble for a stream that took another.
   if (lane.dialled_pair != lane.pair % pairs_.size()) return;
-  peer_watch_.note_trouble(dial->why() + " (to " + to_string(dial->remote()) + ")");
+  std::string trouble = dial->why() + " (to " + to_string(dial->remote()) + ")";
+  if (!lanes_.is_any_up()) {
+    if (is_full) declare_full_here(*environment());
+    // Where only a path is broken, another pair is good.
+    const bool is_silent = dial->error() == LYRE_E_TIMEDOUT && lane.failures + 1 >= turn();
+    if (is_silent && declare_full_there(*environment(), handle_.host)) trouble += kMayBeFull;
+  }
+  peer_watch_.note_trouble(std::move(trouble));
   // What a full daemon here refuses has another pair no room for, either.
-  const bool is_full = dial->error() == LYRE_E_NORESOURCES;
   if (!is_full) lane.pair = next_pair(lane);
-  if (is_full && wanted_up() == 0) environment()->make_room();
   // A full daemon there does not answer, and a path may not: each pair has its turn first.
   const bool is_ignored =
       dial->error() == LYRE_E_TIMEDOUT && lane.attached == 0 && lane.failures >= pairs_.size();

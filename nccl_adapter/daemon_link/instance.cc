@@ -77,6 +77,7 @@ std::unique_ptr<Instance> Instance::open(const Settings& settings, uint64_t comm
 
 Instance::Instance(const Settings& settings, uint64_t communicator)
     : Environment(settings, host_name(), process_id(), communicator, monotonic_ns()),
+      shortages_(nccl_adapter::shortage().declared()),
       random_(get_le<uint64_t>(make_nonce(), 0)),
       telemetry_(settings.telemetry_directory, host_, socket_path_text(settings), random_),
       receivers_(this, this),
@@ -164,14 +165,13 @@ Result Instance::listen(int dev, HandleBytes bytes, ListenComm** out) {
   *out = nullptr;
   if (const Result result = check_device(dev); result != Result::kSuccess) return result;
   if (const Result result = await_acceptor(); result != Result::kSuccess) return result;
-  Handle handle{.port = acceptor_->port(), .pid = pid_, .nonce = make_nonce(), .host = host_};
   const size_t own = static_cast<size_t>(dev);
-  handle.address = address_of(ports()[own]);
-  // From the other half first: adjacent ports may fail together.
-  const size_t half = std::max<size_t>(ports().size() / 2, 1);
-  for (size_t i = 0; i < std::min(kHandleOthersMax, ports().size() - 1); ++i) {
-    handle.others[i] = address_of(ports()[(own + half + i) % ports().size()]);
-  }
+  const Handle handle{.address = address_of(ports()[own]),
+                      .others = further_addresses(ports(), own),
+                      .port = acceptor_->port(),
+                      .pid = pid_,
+                      .nonce = make_nonce(),
+                      .host = host_};
   encode(handle, bytes);
   *out = receivers_.listen(handle.nonce);
   return Result::kSuccess;
@@ -406,7 +406,12 @@ void Instance::tick() {
     comm->tick(now_ns());
     if (!is_attached()) return;
   }
-  for (StreamCount& count : stream_counts_) count.look(passed_ns);
+  const uint64_t shortages = shortage().declared();
+  const bool is_short = std::exchange(shortages_, shortages) != shortages;
+  for (StreamCount& count : stream_counts_) {
+    if (is_short) count.halve();
+    count.look(passed_ns);
+  }
   if (acceptor_ != nullptr) acceptor_->expire();
   if (!closes_abandoned_) return;
   // NCCL aborted: it closes only what connect() has given out.
@@ -418,14 +423,7 @@ void Instance::tick() {
   }
 }
 
-// Streams that are given back carry their last bytes first: what they free shows a little later.
-void Instance::make_room() {
-  if (now_ns() - room_made_ns_ < kRedialNsMax) return;
-  room_made_ns_ = now_ns();
-  log_info("the Lyre daemon at %s has no connection left: comms here give back some streams",
-           socket_path_text(settings_));
-  for (StreamCount& count : stream_counts_) count.halve();
-}
+Shortage& Instance::shortage() { return nccl_adapter::shortage(); }
 
 void Instance::show() {
   shown_ns_ = now_ns();

@@ -47,7 +47,7 @@ class Instance final : public Environment, private CommOwner {
   const std::vector<lyre_port>& ports() const override { return attachment_->ports(); }
   uint16_t listen_port() const override { return acceptor_ != nullptr ? acceptor_->port() : 0; }
   StreamCount& stream_count(size_t device) override { return stream_counts_[device]; }
-  void make_room() override;
+  Shortage& shortage() override;
   bool note_daemon_error(int code) override;
   Memory* take_memory(const void* data, size_t bytes) override;
   void give_back_memory(Memory* memory) override;
@@ -131,7 +131,7 @@ class Instance final : public Environment, private CommOwner {
   Rest rest_;
   int64_t ticked_ns_ = 0;
   int64_t shown_ns_ = 0;
-  int64_t room_made_ns_ = 0;
+  uint64_t shortages_;  ///< for so many of the process's it has made room
   uint64_t random_;
   Telemetry telemetry_;
   std::vector<StreamCount> stream_counts_;  ///< by device

@@ -55,4 +55,10 @@ HostPatience& host_patience() {
   return the_patience;
 }
 
+// Never destroyed, for the same reason.
+Shortage& shortage() {
+  static Shortage& the_shortage = *new Shortage;
+  return the_shortage;
+}
+
 }  // namespace lyre::nccl_adapter

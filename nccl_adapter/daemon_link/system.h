@@ -5,6 +5,7 @@
 
 #include "nccl_adapter/comm/host_patience.h"
 #include "nccl_adapter/protocol/handle.h"
+#include "nccl_adapter/transport/shortage.h"
 
 /// What the adapter asks the operating system, and where it waits. Only plugin/ and daemon_link/
 /// call this: whatever is below gets time and chance as arguments. The simulator puts its own
@@ -27,5 +28,7 @@ std::string host_name();
 uint32_t process_id();
 /// Of this process: all its communicators share it.
 HostPatience& host_patience();
+/// The same.
+Shortage& shortage();
 
 }  // namespace lyre::nccl_adapter

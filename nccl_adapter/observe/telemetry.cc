@@ -56,9 +56,15 @@ client::UnforkedFd open_locked(const std::string& directory, uint64_t number, st
   constexpr uint64_t kTriesMax = 10;
   for (uint64_t i = 0; i < kTriesMax; ++i) {
     *path = file_name(directory, number + i);
-    // A child that lives longer than this process would keep the lock.
-    client::UnforkedFd fd = client::UnforkedFd::of([path] {
-      return ::open(path->c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    // A child that lives longer than this process would keep the lock. One that was forked beside
+    // the first open has that file, which another one replaces.
+    bool is_made = false;
+    client::UnforkedFd fd = client::UnforkedFd::of([path, &is_made] {
+      if (is_made) ::unlink(path->c_str());
+      const int made =
+          ::open(path->c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+      is_made = made >= 0;
+      return made;
     });
     if (!fd.is_open() && errno == EEXIST) continue;
     if (!fd.is_open()) return fd;

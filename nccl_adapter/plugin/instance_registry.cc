@@ -1,5 +1,6 @@
 #include "nccl_adapter/plugin/instance_registry.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lyre::nccl_adapter {
@@ -106,6 +107,12 @@ void InstanceRegistry::drop_unused() {
     forget_listening(entry.instance.get());
     return true;
   });
+}
+
+bool InstanceRegistry::has_context() {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [](const auto& item) { return item.second.state == State::kKept; });
 }
 
 Instance* InstanceRegistry::process_instance() {

@@ -46,6 +46,9 @@ class InstanceRegistry {
   /// The last one: NCCL has the listen comm no longer.
   ListeningCall begin_last_listening_call(const void* listen_comm);
 
+  /// Whether there is one that NCCL has not finalized, and that is not replaced.
+  bool has_context();
+
   /// The one of v8 to v10; nullptr: there is none.
   Instance* process_instance();
   bool has_live_process_instance();

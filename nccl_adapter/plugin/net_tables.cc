@@ -1,4 +1,9 @@
+#include <atomic>
+#include <cstdlib>
+
+#include "nccl_adapter/abi/nccl_settings.h"
 #include "nccl_adapter/abi/net.h"
+#include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/plugin/plugin.h"
 #include "nccl_adapter/plugin/properties.h"
 
@@ -90,11 +95,31 @@ struct Plugin {
   }
 };
 
+/// Once a process. The plugin itself cannot prevent it: no call comes after the last finalize.
+void warn_where_nccl_loses_plugin() {
+  static std::atomic<bool> is_mentioned{false};
+  if (keeps_plugin(std::getenv(kPluginUsersSetting)) || is_mentioned.exchange(true)) return;
+  log_warn(
+      "after its last communicator NCCL 2.28.3 to 2.29.7 loses this plugin, and the next one of "
+      "this process fails or uses sockets: export %s=1",
+      kPluginUsersSetting);
+}
+
+/// NCCL 2.28 and 2.29 take this version, and no other NCCL does.
+struct PluginV11 : Plugin {
+  static Result init(void** context, uint64_t communicator, CommConfig* config, Logger logger,
+                     ProfilerCallback profiler) {
+    const Result result = Plugin::init(context, communicator, config, logger, profiler);
+    if (result == Result::kSuccess) warn_where_nccl_loses_plugin();
+    return result;
+  }
+};
+
 }  // namespace
 }  // namespace lyre::nccl_adapter
 
 LYRE_EXPORT_NET_TABLE(8, lyre::nccl_adapter::Plugin);
 LYRE_EXPORT_NET_TABLE(9, lyre::nccl_adapter::Plugin);
 LYRE_EXPORT_NET_TABLE(10, lyre::nccl_adapter::Plugin);
-LYRE_EXPORT_NET_TABLE(11, lyre::nccl_adapter::Plugin);
+LYRE_EXPORT_NET_TABLE(11, lyre::nccl_adapter::PluginV11);
 LYRE_EXPORT_NET_TABLE(12, lyre::nccl_adapter::Plugin);

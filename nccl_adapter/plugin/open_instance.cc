@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <string>
 #include <system_error>
 
+#include "nccl_adapter/abi/nccl_settings.h"
 #include "nccl_adapter/abi/setting_names.h"
 #include "nccl_adapter/daemon_link/system.h"
 #include "nccl_adapter/observe/log.h"
+#include "nccl_adapter/plugin/instance_registry.h"
 #include "nccl_adapter/plugin/properties.h"
 #include "nccl_adapter/transport/address.h"
 #include "nccl_adapter/transport/verbs/report.h"
@@ -97,14 +100,16 @@ std::unique_ptr<Instance> open_patiently(const Settings& settings, uint64_t comm
 }
 
 /// A process that has used a daemon looks for it as long as its comms do: NCCL never asks a plugin
-/// again whose init failed, and its next communicator would use sockets. A daemon that has no
-/// context left is there and wanted, so the first init waits for it, too. Where none answers, the
+/// again whose init failed, and its next communicator would use sockets. The first init waits, too,
+/// where the settings want Lyre: ranks may start while the daemon is restarted. So it does for a
+/// daemon that has no context left: it is there and wanted. Otherwise, where none answers, the
 /// first init fails at once: perhaps no daemon is wanted here.
 std::unique_ptr<Instance> find_daemon(const Settings& settings, uint64_t communicator) try {
   int failure = 0;
   std::unique_ptr<Instance> instance = Instance::open(settings, communicator, &failure);
   const int64_t most_ns = patience_ns(failure, settings);
-  const bool may_wait = known_port_count() > 0 || failure == LYRE_E_NORESOURCES;
+  const bool may_wait =
+      settings.is_wanted || known_port_count() > 0 || failure == LYRE_E_NORESOURCES;
   if (instance == nullptr && may_wait && most_ns > 0) {
     log_info("the Lyre daemon at %s takes no client now; trying again for %lld s: %s",
              socket_path_text(settings), static_cast<long long>(most_ns / kNsPerSecond),
@@ -135,7 +140,15 @@ bool has_usable_rails(Instance& instance) {
   return known_port_count() > 0 && !instance.ports().empty();
 }
 
-/// NCCL 2.28 and later ask once a process how many devices there are.
+/// With its last communicator NCCL 2.28 and later forget the number of devices, and ask again,
+/// unless they keep the plugin. Versions before have one context, which they never finalize.
+void forget_devices_as_nccl() {
+  if (instance_registry().has_context()) return;
+  if (nccl_abi::keeps_plugin(std::getenv(nccl_abi::kPluginUsersSetting))) return;
+  forget_first_port_count();
+}
+
+/// NCCL asks once how many devices there are, and uses as many in each communicator.
 bool has_enough_ports(const Instance& instance) {
   const char* socket = socket_path_text(instance.settings());
   const size_t ports = instance.ports().size();
@@ -168,6 +181,7 @@ std::unique_ptr<Instance> open_instance(const Settings& settings, uint64_t commu
   if (!is_possible(settings)) return refuse_setting(settings);
   std::unique_ptr<Instance> instance = find_daemon(settings, communicator);
   if (instance != nullptr && !has_usable_rails(*instance)) return refuse_setting(settings);
+  forget_devices_as_nccl();
   if (instance != nullptr && !has_enough_ports(*instance)) instance.reset();
   if (instance == nullptr) {
     if (settings.is_required) {

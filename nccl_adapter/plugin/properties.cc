@@ -65,7 +65,7 @@ void set_known_ports(const std::vector<lyre_port>& ports, const std::vector<Verb
   const std::vector<Rail> rails = rails_of(ports, verbs);
   KnownPorts& known = known_ports();
   const std::lock_guard lock(known.mutex);
-  if (known.list.empty() || ports.empty()) known.first_count = ports.size();
+  if (known.first_count == 0 || ports.empty()) known.first_count = ports.size();
   known.list.clear();
   for (size_t i = 0; i < ports.size(); ++i) {
     const lyre_port& port = ports[i];
@@ -92,6 +92,12 @@ int first_port_count() {
   KnownPorts& known = known_ports();
   const std::lock_guard lock(known.mutex);
   return static_cast<int>(known.first_count);
+}
+
+void forget_first_port_count() {
+  KnownPorts& known = known_ports();
+  const std::lock_guard lock(known.mutex);
+  known.first_count = 0;
 }
 
 bool known_properties(int dev, Properties* out) {

@@ -22,12 +22,15 @@ struct Properties {
 /// Remembers the ports that devices() and getProperties() describe: NCCL passes those two no
 /// context. A port is as fast as the RDMA port of `verbs` that belongs to it, and where it is
 /// virtual itself it is where that one is attached. REQUIRES: there are never fewer ports than
-/// first_port_count(), because NCCL asks for their number once a process. Thread: any.
+/// first_port_count(), because NCCL asks for their number once. Thread: any.
 void set_known_ports(const std::vector<lyre_port>& ports, const std::vector<VerbsPort>& verbs,
                      int64_t latency_us);
 int known_port_count();
 /// Their number as of the first set_known_ports() with a port; 0 before it.
 int first_port_count();
+/// The next set_known_ports() is the first again: NCCL will ask for the number again. The ports
+/// stay known until then.
+void forget_first_port_count();
 /// Fails: false with a line when there is no such port.
 bool known_properties(int dev, Properties* out);
 

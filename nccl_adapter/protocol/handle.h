@@ -28,7 +28,7 @@ struct Handle {
   uint16_t version_min = kProtocolVersionMin;
   uint16_t version_max = kProtocolVersionMax;
   Address address{};
-  std::array<Address, kHandleOthersMax> others{};  ///< further ports of that host
+  std::array<Address, kHandleOthersMax> others{};  ///< of that port and of others of that host
   uint16_t port = 0;
   uint32_t pid = 0;
   Nonce nonce{};     ///< which listen() of that process

@@ -1,6 +1,7 @@
 #include "nccl_adapter/transport/acceptor.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "nccl_adapter/observe/log.h"
@@ -121,8 +122,8 @@ void Acceptor::on_readable(PendingConnection* pending) {
 
 void Acceptor::on_hello(PendingConnection* pending, const Hello& hello) {
   const uint16_t version = common_version(hello);
-  const Decision decision =
-      receiver_->on_hello(hello, pending->address, &pending->stream, answer(Decision{}, version));
+  const std::vector<uint8_t> welcome = answer(*pending, Decision{}, version);
+  const Decision decision = receiver_->on_hello(hello, pending->address, &pending->stream, welcome);
   if (decision.code != AnswerCode::kWelcome) return refuse(pending, decision, version);
   forget(pending);
 }
@@ -134,7 +135,7 @@ void Acceptor::refuse(PendingConnection* pending, const Decision& decision, uint
     log_info("answered %s: %s", pending->address.c_str(), decision.why.c_str());
   }
   // A failure here is the session's, which ends anyway.
-  pending->stream.send_small(answer(decision, version));
+  pending->stream.send_small(answer(*pending, decision, version));
   // An answer that found no room would be lost, and a FIN alone would mean that this process ended.
   // A reset makes the peer dial again.
   if (!pending->stream.is_blocked()) pending->stream.close();
@@ -157,7 +158,8 @@ void Acceptor::forget(PendingConnection* pending) {
   std::erase_if(pending_, [&](const auto& own) { return own.get() == pending; });
 }
 
-std::vector<uint8_t> Acceptor::answer(const Decision& decision, uint16_t version) const {
+std::vector<uint8_t> Acceptor::answer(const PendingConnection& pending, const Decision& decision,
+                                      uint16_t version) const {
   Answer words{.version = version,
                .code = decision.code,
                .pid = environment_->pid(),
@@ -165,8 +167,11 @@ std::vector<uint8_t> Acceptor::answer(const Decision& decision, uint16_t version
                .text = decision.why,
                .placed = decision.placed,
                .rails = {}};
+  // The family in which the peer came is one that it can reach.
+  const lyre_addr remote = pending.stream.remote();
+  const Address peer = std::to_array(remote.address);
   for (const lyre_port& port : environment_->ports()) {
-    if (words.rails.size() < kRailsMax) words.rails.push_back(address_of(port));
+    if (words.rails.size() < kRailsMax) words.rails.push_back(address_towards(port, peer));
   }
   std::vector<uint8_t> bytes(kAnswerBytes);
   encode(words, std::span<uint8_t, kAnswerBytes>(bytes.data(), kAnswerBytes));

@@ -96,7 +96,8 @@ class Acceptor {
   void reject_foreign(const PendingConnection& pending, const std::string& why, bool is_version);
   void reject(PendingConnection* pending, const char* why);
   void forget(PendingConnection* pending);
-  std::vector<uint8_t> answer(const Decision& decision, uint16_t version) const;
+  std::vector<uint8_t> answer(const PendingConnection& pending, const Decision& decision,
+                              uint16_t version) const;
 
   Environment* environment_;
   HelloReceiver* receiver_;

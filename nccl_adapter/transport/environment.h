@@ -10,6 +10,7 @@
 #include "nccl_adapter/abi/common.h"
 #include "nccl_adapter/settings.h"
 #include "nccl_adapter/transport/attentive_clock.h"
+#include "nccl_adapter/transport/shortage.h"
 #include "nccl_adapter/transport/small_sends.h"
 #include "nccl_adapter/transport/stream_count.h"
 
@@ -62,8 +63,8 @@ class Environment {
   virtual uint16_t listen_port() const = 0;
   /// How many streams the comms of that port need. Owner: the environment.
   virtual StreamCount& stream_count(size_t device) = 0;
-  /// For a comm without a stream that the daemon has no place for: others give some of theirs back.
-  virtual void make_room() = 0;
+  /// Of this process: all its environments share it.
+  virtual Shortage& shortage() = 0;
   /// True, and the daemon is looked for from then on, when `code` means that it is gone.
   virtual bool note_daemon_error(int code) = 0;
 

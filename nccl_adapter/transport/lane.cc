@@ -26,7 +26,7 @@ void Lane::attach(std::unique_ptr<Transport> next, uint32_t number, int64_t now_
   incarnation = number;
   if (attached++ > 0 && is_missed) ++remade;
   failures = 0;
-  is_unwanted = false;
+  is_unwanted = is_refused = false;
   is_missed = true;
   told_lost = {};
   reader.source = transport.get();

@@ -73,6 +73,7 @@ struct Lane final : SessionOwner {
   int64_t dial_since_ns = 0;
   int64_t redial_ns = 0;     ///< not before
   uint32_t failures = 0;     ///< in a row
+  bool is_refused = false;   ///< this host's daemon had no place for what was dialled last
   uint32_t undelivered = 0;  ///< sessions in a row that stalled without having delivered data
   size_t home_pair = 0;      ///< the rail pair that it takes when it can
   size_t pair = 0;           ///< the one that it takes, or tries next

@@ -1,17 +1,15 @@
 #include "nccl_adapter/transport/rails.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "nccl_adapter/transport/address.h"
 
 namespace lyre::nccl_adapter {
 namespace {
 
 constexpr uint32_t kAddressBits = 128;
 constexpr uint32_t kIpv4PrefixBits = 96;
-
-bool is_ipv4(const Address& address) {
-  constexpr std::array<uint8_t, 12> kMapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  return std::equal(kMapped.begin(), kMapped.end(), address.begin());
-}
 
 Address to_address(const uint8_t (&bytes)[16]) {
   Address address;
@@ -30,6 +28,22 @@ bool is_in_network(const Address& own, uint32_t prefix_bits, const Address& remo
   return true;
 }
 
+// A peer in another network cannot answer a link-local address. It counts where it is all that
+// others are told.
+std::optional<Address> find_address(const lyre_port& port, bool wants_ipv4) {
+  const Address first = address_of(port);
+  if (is_ipv4(first) == wants_ipv4) return first;
+  for (int i = 0; i < port.address_count; ++i) {
+    const Address own = to_address(port.addresses[i].address);
+    if (is_ipv4(own) == wants_ipv4 && !is_link_local(own)) return own;
+  }
+  return std::nullopt;
+}
+
+bool has_family_of(const lyre_port& port, const Address& remote) {
+  return find_address(port, is_ipv4(remote)).has_value();
+}
+
 bool is_on_link(const lyre_port& port, const Address& remote) {
   if (is_in_network(address_of(port), port.prefix_bits, remote)) return true;
   for (int i = 0; i < port.address_count; ++i) {
@@ -46,7 +60,8 @@ std::vector<RailPair> rail_pairs(std::span<const lyre_port> ports, size_t first,
   std::vector<RailPair> pairs;
   for (size_t shift = 0; shift < remotes.size(); ++shift) {
     for (size_t i = 0; i < ports.size(); ++i) {
-      pairs.push_back({(first + i) % ports.size(), remotes[(i + shift) % remotes.size()]});
+      const RailPair pair{(first + i) % ports.size(), remotes[(i + shift) % remotes.size()]};
+      if (has_family_of(ports[pair.local], pair.remote)) pairs.push_back(pair);
     }
   }
   std::stable_partition(pairs.begin(), pairs.end(), [&](const RailPair& pair) {
@@ -72,14 +87,36 @@ std::vector<Address> beginning_with(const Address& first, std::vector<Address> a
   return addresses;
 }
 
+std::vector<Address> usable_addresses(std::span<const lyre_port> ports,
+                                      std::vector<Address> remotes) {
+  const Address first = remotes.front();
+  std::erase_if(remotes, [&](const Address& remote) {
+    return std::none_of(ports.begin(), ports.end(), [&](const lyre_port& port) {
+      if (is_ipv4(remote) != is_ipv4(first) && has_family_of(port, first)) return false;
+      return has_family_of(port, remote);
+    });
+  });
+  return remotes;
+}
+
 Address address_of(const lyre_port& port) { return to_address(port.address); }
 
 Address address_towards(const lyre_port& port, const Address& remote) {
-  for (int i = 0; i < port.address_count; ++i) {
-    const Address own = to_address(port.addresses[i].address);
-    if (is_ipv4(own) == is_ipv4(remote)) return own;
+  return find_address(port, is_ipv4(remote)).value_or(address_of(port));
+}
+
+std::array<Address, kHandleOthersMax> further_addresses(std::span<const lyre_port> ports,
+                                                        size_t own) {
+  std::array<Address, kHandleOthersMax> further{};
+  size_t count = 0;
+  const Address first = address_of(ports[own]);
+  if (const auto other = find_address(ports[own], !is_ipv4(first))) further[count++] = *other;
+  // From the other half first: adjacent ports may fail together.
+  const size_t half = std::max<size_t>(ports.size() / 2, 1);
+  for (size_t i = 0; i + 1 < ports.size() && count < further.size(); ++i) {
+    further[count++] = address_towards(ports[(own + half + i) % ports.size()], first);
   }
-  return address_of(port);
+  return further;
 }
 
 }  // namespace lyre::nccl_adapter

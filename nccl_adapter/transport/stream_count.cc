@@ -8,6 +8,7 @@ namespace lyre::nccl_adapter {
 
 void StreamCount::report(const Report& report) {
   reported_bytes_ += report.acked_bytes;
+  is_any_refused_ = is_any_refused_ || report.is_refused;
   // A connection without any stream waits for its peer, and the others need not.
   if (!report.is_busy || report.up == 0) return;
   is_any_busy_ = true;
@@ -17,12 +18,13 @@ void StreamCount::report(const Report& report) {
 void StreamCount::look(int64_t passed_ns) {
   observe(passed_ns);
   reported_bytes_ = 0;
-  is_any_busy_ = is_any_incomplete_ = false;
+  is_any_busy_ = is_any_incomplete_ = is_any_refused_ = false;
 }
 
 void StreamCount::observe(int64_t passed_ns) {
   idle_ns_ = is_any_busy_ ? 0 : idle_ns_ + passed_ns;
   if (idle_ns_ >= kForgetStreamsNs) return forget();
+  if (is_refused_for_long(passed_ns)) return halve();
   if (phase_ == Phase::kSettled) return rest(passed_ns);
   if (!is_any_busy_) return;
   if (is_any_incomplete_) {
@@ -41,6 +43,13 @@ void StreamCount::observe(int64_t passed_ns) {
   if (measured_ns < kStreamMeasureNs) return;
   if (bytes_ < kStreamMeasureBytes && measured_ns < kStreamTrialWaitNs) return;
   judge(static_cast<double>(bytes_) * kNsPerSecond / static_cast<double>(measured_ns));
+}
+
+// Streams on trial may be refused: the trial ends without them.
+bool StreamCount::is_refused_for_long(int64_t passed_ns) {
+  const bool counts = is_any_refused_ && phase_ != Phase::kTry && wanted_ > 1;
+  refused_ns_ = counts ? refused_ns_ + passed_ns : 0;
+  return refused_ns_ >= kStreamsRefusedNs;
 }
 
 void StreamCount::judge(double bytes_per_s) {
@@ -91,11 +100,12 @@ void StreamCount::settle() {
 }
 
 void StreamCount::halve() {
+  if (wanted_ == 1) return;  // there is nothing to give back, and its trials go on
   // A shortage that goes on does not shorten the pause.
   if (!is_reduced()) pause_ns_ = kTryAgainNsMin;
   before_full_ = std::max(before_full_, phase_ == Phase::kTry ? count_ : wanted_);
   count_ = wanted_ = std::max<size_t>(wanted_ / 2, 1);
-  idle_ns_ = 0;
+  idle_ns_ = refused_ns_ = 0;
   settle();
 }
 
@@ -125,7 +135,7 @@ void StreamCount::forget() {
   pause_ns_ = kTryAgainNsMin;
   before_full_ = 0;
   bytes_per_s_ = 0;
-  waited_ns_ = idle_ns_ = 0;
+  waited_ns_ = idle_ns_ = refused_ns_ = 0;
   restart_measuring();
 }
 

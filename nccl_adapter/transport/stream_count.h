@@ -17,16 +17,19 @@ namespace lyre::nccl_adapter {
 /// while, one more doubling is tried, and kept if it helps. Streams that do not come show nothing,
 /// and do not count as one of these times. After a pause all is forgotten.
 ///
-/// A daemon that is full may halve the number. Until the number from before is reached, doublings
-/// are tried without end and kept when their streams come: that they help was found before.
+/// A daemon that is full halves the number: where a comm of the process has no stream at all, and
+/// where streams that are not on trial are refused for a while, so that a place stays free for a
+/// comm that begins. Until the number from before is reached, doublings are tried without end and
+/// kept when their streams come: that they help was found before.
 /// Thread: under the instance's lock. It knows no clock and no stream.
 class StreamCount {
  public:
   /// What one connection did since the last look.
   struct Report {
     uint64_t acked_bytes = 0;
-    bool is_busy = false;  ///< there was data to send all the time
-    size_t up = 0;         ///< streams that are there, of those that are wanted
+    bool is_busy = false;     ///< there was data to send all the time
+    size_t up = 0;            ///< streams that are there, of those that are wanted
+    bool is_refused = false;  ///< a full daemon has no place for the others of those
   };
 
   /// Begins with `start`, and wants no more than `most`.
@@ -50,6 +53,7 @@ class StreamCount {
   enum class Phase { kMeasure, kTry, kSettled };
 
   void observe(int64_t passed_ns);
+  bool is_refused_for_long(int64_t passed_ns);
   void judge(double bytes_per_s);
   void judge_again(bool has_come, bool helps);
   /// There were more streams before the daemon was full.
@@ -77,11 +81,13 @@ class StreamCount {
   int64_t busy_ns_ = 0;     ///< of this measurement
   uint64_t bytes_ = 0;
   int64_t idle_ns_ = 0;
+  int64_t refused_ns_ = 0;  ///< for so long a full daemon refuses streams that are not on trial
 
   // What was reported since the last look.
   uint64_t reported_bytes_ = 0;
   bool is_any_busy_ = false;
   bool is_any_incomplete_ = false;  ///< a busy connection waits for streams
+  bool is_any_refused_ = false;
 };
 
 }  // namespace lyre::nccl_adapter

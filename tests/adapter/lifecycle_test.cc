@@ -12,6 +12,7 @@
 
 #include "libclient/stats_segment.h"
 #include "lyre/lyre.h"
+#include "nccl_adapter/abi/nccl_settings.h"
 #include "stack/channel/stats.h"
 #include "tests/adapter/link.h"
 
@@ -393,6 +394,43 @@ TEST_P(Lifecycle, ALaterInitWaitsForTheDaemon) {
   }});
 }
 
+// torchrun starts ranks anew also while the daemon is restarted.
+TEST_P(Lifecycle, TheFirstInitWaitsForADaemonThatIsRequired) {
+  expect_ranks({[](Rank&) {
+    char folder[] = "/tmp/lyre-away-XXXXXX";
+    ASSERT_NE(::mkdtemp(folder), nullptr);
+    const std::string socket = std::string(folder) + "/lyred.sock";
+    ::setenv("LYRE_SOCKET", socket.c_str(), 1);
+    ::setenv("LYRE_REQUIRED", "1", 1);
+    std::thread daemon([real = daemons().socket(0), &socket] {
+      EXPECT_TRUE(
+          until([] { return logged_text().find("trying again for 10 s") != std::string::npos; }));
+      ASSERT_EQ(::symlink(real.c_str(), socket.c_str()), 0);
+    });
+    const auto plugin = load_tested_plugin(GetParam());
+    EXPECT_EQ(plugin->init(kCommId), Result::kSuccess) << logged_text();
+    daemon.join();
+    std::filesystem::remove_all(folder);
+  }});
+}
+
+// NCCL 2.28.3 to 2.29.7, which take v11.
+TEST_P(Lifecycle, APluginThatNcclWouldLoseSaysSoOnce) {
+  const bool loses = GetParam() == 11;
+  expect_ranks({[&](Rank&) {
+    ::setenv("LYRE_SOCKET", daemons().socket(0).c_str(), 1);
+    ::setenv(nccl_abi::kPluginUsersSetting, "0", 1);
+    for (uint64_t i = 0; i < 2; ++i) {
+      const auto plugin = load_tested_plugin(GetParam());
+      ASSERT_EQ(plugin->init(kCommId + i), Result::kSuccess) << logged_text();
+      EXPECT_EQ(plugin->finalize(), Result::kSuccess);
+      plugin->unload();
+      EXPECT_EQ(plugin->library_name().empty(), loses);
+    }
+    EXPECT_EQ(count_logged("export NCCL_NET_PLUGIN_REF_COUNT=1"), loses ? 1u : 0u) << logged_text();
+  }});
+}
+
 // Contexts of one uid: as many as two communicators need.
 constexpr const char* kTwoContexts = "[clients]\ncontexts_per_uid_max = 2\n";
 
@@ -461,6 +499,7 @@ TEST_P(Lifecycle, RequiredDaemonThatIsMissingEndsTheProcess) {
   const std::vector<RankEnd> ends = run_ranks({[](Rank&) {
     ::setenv("LYRE_SOCKET", "/nonexistent/lyred.sock", 1);
     ::setenv("LYRE_REQUIRED", "1", 1);
+    ::setenv("LYRE_RESUME_SECONDS", "1", 1);
     const auto plugin = load_tested_plugin(GetParam());
     (void)plugin->init(kCommId);
     ::_exit(77);  // not reached

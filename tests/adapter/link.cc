@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "nccl_adapter/abi/nccl_settings.h"
+
 namespace lyre::test {
 namespace {
 
@@ -45,6 +47,7 @@ DaemonPair& daemons() { return shared_daemons->pair(); }
 std::unique_ptr<NetPlugin> load_tested_plugin(int abi) {
   const char* path = std::getenv("LYRE_TEST_PLUGIN");
   if (path == nullptr) throw std::runtime_error("LYRE_TEST_PLUGIN is not set");
+  ::setenv(nccl_abi::kPluginUsersSetting, "1", 0);
   return nccl_emulator::load_net_plugin(path, abi);
 }
 

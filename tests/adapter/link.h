@@ -23,7 +23,8 @@ using nccl_emulator::NetProperties;
 
 inline constexpr uint64_t kCommId = 0x1234;
 
-/// The plugin of $LYRE_TEST_PLUGIN. Fails: throws std::runtime_error.
+/// The plugin of $LYRE_TEST_PLUGIN. NCCL_NET_PLUGIN_REF_COUNT is as docs/user/nccl.md says, unless
+/// the test has set it. Fails: throws std::runtime_error.
 std::unique_ptr<NetPlugin> load_tested_plugin(int abi);
 
 /// The daemons that all tests of this program share. The first call starts them.

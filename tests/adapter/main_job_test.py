@@ -170,7 +170,7 @@ class MainJob(unittest.TestCase):
 
 
 class Ipv6(unittest.TestCase):
-    """Hosts with IPv6 addresses only, and hosts of which one lists the other family first."""
+    """Hosts with IPv6 addresses only, and hosts whose first addresses differ in family."""
 
     def expect_a_job_done(self, interfaces, remote):
         with TwoHosts(Programs(ARGS.build), interfaces=interfaces) as hosts:
@@ -185,6 +185,10 @@ class Ipv6(unittest.TestCase):
     def test_hosts_that_tell_different_families(self):
         self.expect_a_job_done({"host-a": ["10.9.0.1/24", "fd00:9::1/64"],
                                 "host-b": ["fd00:9::2/64", "10.9.0.2/24"]}, "10.9.0.2")
+
+    def test_a_host_of_both_families_and_one_of_ipv6(self):
+        self.expect_a_job_done({"host-a": ["10.9.0.1/24", "fd00:9::1/64"],
+                                "host-b": ["fd00:9::2/64"]}, "[fd00:9::2]")
 
 
 class SuperPackets(unittest.TestCase):

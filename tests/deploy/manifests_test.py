@@ -229,6 +229,7 @@ class Cdi(unittest.TestCase):
         targets = [mount["containerPath"] for mount in edits["mounts"]]
         settings = dict(one.split("=", 1) for one in edits["env"])
         self.assertIn(settings["NCCL_NET_PLUGIN"], targets)
+        self.assertEqual(settings["NCCL_NET_PLUGIN_REF_COUNT"], "1")
         self.assertIn(settings["LYRE_TELEMETRY_DIR"], targets)
 
 

@@ -217,7 +217,8 @@ class Slurm(Scripts):
         self.set_up(True)
         done = self.run_script("slurm/task_prolog")
         self.assertEqual((done.returncode, done.stdout),
-                         (0, "export NCCL_NET_PLUGIN=lyre\nexport NCCL_NET=Lyre\n"))
+                         (0, "export NCCL_NET_PLUGIN=lyre\nexport NCCL_NET_PLUGIN_REF_COUNT=1\n"
+                             "export NCCL_NET=Lyre\n"))
 
     def test_a_job_chooses_its_network_itself(self):
         self.set_up(True)

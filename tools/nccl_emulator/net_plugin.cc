@@ -1,9 +1,11 @@
 #include "tools/nccl_emulator/net_plugin.h"
 
 #include <climits>
+#include <cstdlib>
 #include <type_traits>
 #include <vector>
 
+#include "nccl_adapter/abi/nccl_settings.h"
 #include "nccl_adapter/abi/net.h"
 #include "tools/nccl_emulator/failure.h"
 #include "tools/nccl_emulator/library.h"
@@ -16,12 +18,24 @@ namespace {
 using namespace nccl_abi;
 using nccl_abi::Result;
 
+/// What NCCL looks for where it has no name of a plugin.
+constexpr const char* kLibraryWithoutName = "libnccl-net.so";
+/// The version that NCCL 2.28.3 to 2.29.7 take.
+constexpr int kAbiOfNcclThatLosesNames = 11;
+
+/// A library, and the name by which NCCL opens it.
+struct NamedLibrary {
+  Library library;
+  std::string name;
+};
+
 /// The entry points of one version. What differs between versions is told from the table's type.
 template <typename Table>
 class TablePlugin final : public NetPlugin {
  public:
-  TablePlugin(Library library, int abi, const void* table, Logger logger)
-      : library_(std::move(library)),
+  TablePlugin(NamedLibrary library, int abi, const void* table, Logger logger)
+      : library_(std::move(library.library)),
+        library_name_(std::move(library.name)),
         abi_(abi),
         table_(static_cast<const Table*>(table)),
         logger_(logger) {}
@@ -29,6 +43,7 @@ class TablePlugin final : public NetPlugin {
 
   int abi() const override { return abi_; }
   const char* name() const override { return table_->name; }
+  const std::string& library_name() const override { return library_name_; }
 
   Result init(uint64_t comm_id) override {
     if constexpr (kHasContext) {
@@ -146,7 +161,11 @@ class TablePlugin final : public NetPlugin {
     if constexpr (kHasContext) return table_->finalize(context_);
     return Result::kSuccess;
   }
-  void unload() override { library_.reset(); }
+  void unload() override {
+    library_.reset();
+    if (abi_ != kAbiOfNcclThatLosesNames) return;
+    if (!keeps_plugin(std::getenv(kPluginUsersSetting))) library_name_.clear();
+  }
 
  private:
   /// v11: a context for each communicator.
@@ -174,6 +193,7 @@ class TablePlugin final : public NetPlugin {
   }
 
   Library library_;
+  std::string library_name_;
   int abi_;
   const Table* table_;
   Logger logger_;
@@ -181,14 +201,16 @@ class TablePlugin final : public NetPlugin {
 };
 
 template <typename Table>
-std::unique_ptr<NetPlugin> make_plugin(Library library, int abi, const void* table, Logger logger) {
+std::unique_ptr<NetPlugin> make_plugin(NamedLibrary library, int abi, const void* table,
+                                       Logger logger) {
   return std::make_unique<TablePlugin<Table>>(std::move(library), abi, table, logger);
 }
 
 struct Version {
   int abi;
   const char* symbol;
-  std::unique_ptr<NetPlugin> (*make)(Library library, int abi, const void* table, Logger logger);
+  std::unique_ptr<NetPlugin> (*make)(NamedLibrary library, int abi, const void* table,
+                                     Logger logger);
 };
 
 constexpr std::array kVersions{
@@ -202,21 +224,22 @@ constexpr std::array kVersions{
 }  // namespace
 
 std::unique_ptr<NetPlugin> load_net_plugin(const std::string& path, int abi) {
-  Library library(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL));
+  const char* name = path.empty() ? kLibraryWithoutName : path.c_str();
+  Library library(::dlopen(name, RTLD_NOW | RTLD_LOCAL));
   if (library == nullptr) throw Failure(std::string("cannot load the plugin: ") + ::dlerror());
   for (const Version& version : kVersions) {
     if (abi != 0 && version.abi != abi) continue;
     if (const void* table = ::dlsym(library.get(), version.symbol)) {
-      return version.make(std::move(library), version.abi, table, plugin_logger());
+      return version.make({std::move(library), path}, version.abi, table, plugin_logger());
     }
   }
-  throw Failure(path + " exports no " +
+  throw Failure(std::string(name) + " exports no " +
                 (abi == 0 ? "ncclNetPlugin_v8 to _v12" : "ncclNetPlugin_v" + std::to_string(abi)));
 }
 
 std::unique_ptr<NetPlugin> use_net_table(int abi, const void* table, Logger logger) {
   for (const Version& version : kVersions) {
-    if (version.abi == abi) return version.make(nullptr, abi, table, logger);
+    if (version.abi == abi) return version.make({}, abi, table, logger);
   }
   throw Failure("there is no plugin ABI v" + std::to_string(abi) + " here");
 }

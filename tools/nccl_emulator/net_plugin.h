@@ -57,6 +57,8 @@ class NetPlugin {
 
   virtual int abi() const = 0;
   virtual const char* name() const = 0;
+  /// By which NCCL's next communicator would open the library: see unload() and load_net_plugin().
+  virtual const std::string& library_name() const = 0;
 
   /// From v11 on also makes the communicator's context and, where the plugin has setNetAttr, says
   /// that nothing is known about its traffic. `comm_id` is passed from v11 on.
@@ -93,12 +95,15 @@ class NetPlugin {
   virtual Result close_listen(void* listen_comm) = 0;
   /// Ends the context. Success without a call before v11.
   virtual Result finalize() = 0;
-  /// dlclose, as NCCL after its last communicator. No other function may be called after it.
+  /// dlclose, as NCCL after its last communicator. No function but library_name() may be called
+  /// after it. The versions of NCCL that take v11 lose that name now (it becomes empty), unless
+  /// NCCL_NET_PLUGIN_REF_COUNT keeps them from unloading the plugin.
   virtual void unload() = 0;
 };
 
 /// Opens the library as NCCL does (dlopen, RTLD_NOW and RTLD_LOCAL) and takes its newest table of
-/// v8 to v12, or the one of version `abi`. `path` may be a name that the loader searches.
+/// v8 to v12, or the one of version `abi`. `path` may be a name that the loader searches. Without
+/// one that is libnccl-net.so.
 /// Fails: throws Failure: the library cannot be loaded, or has no such table.
 std::unique_ptr<NetPlugin> load_net_plugin(const std::string& path, int abi = 0);
 

@@ -1,7 +1,6 @@
 #include "nccl_adapter/transport/verbs/ports.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -21,17 +20,6 @@ constexpr uint32_t kSgesMin = 2;
 constexpr uint32_t kEmulatedVendor = 0xffffff;
 // More is not searched: a table of thousands is a table of virtual functions' entries.
 constexpr int kGidsMax = 1024;
-
-bool is_mapped_ipv4(const Address& address) {
-  constexpr std::array<uint8_t, 12> kMapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  return std::equal(kMapped.begin(), kMapped.end(), address.begin());
-}
-
-// fe80::/10 (RFC 4291 2.5.6) and 169.254/16 (RFC 3927 2.1).
-bool is_link_local(const Address& address) {
-  if (is_mapped_ipv4(address)) return address[12] == 169 && address[13] == 254;
-  return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
-}
 
 // InfiniBand's encodings: a lane's rate, and how many lanes (IBA 14.2.5.6, PortInfo).
 uint32_t speed_mbps(const ibv_port_attr& port) {
@@ -246,7 +234,7 @@ std::optional<Gid> choose_gid(std::span<const Gid> gids, const Address& remote, 
   std::optional<Gid> best;
   for (const Gid& gid : gids) {
     if (index >= 0 && gid.index != index) continue;
-    if (!is_usable(gid) || is_mapped_ipv4(gid.address) != is_mapped_ipv4(remote)) continue;
+    if (!is_usable(gid) || is_ipv4(gid.address) != is_ipv4(remote)) continue;
     if (!best || common_bits(gid.address, remote) > common_bits(best->address, remote)) best = gid;
   }
   return best;

@@ -115,10 +115,12 @@ struct Host {
   size_t index = 0;
   Daemon daemon = Daemon::kRunning;
   uint32_t boot = 1;
-  std::vector<lyre_addr> rails;  ///< the addresses of its ports
+  std::vector<lyre_addr> rails;             ///< the first addresses of its ports
+  std::vector<lyre_addr> second_addresses;  ///< of the same ports, IPv6; empty: they have one each
   std::map<uint16_t, Listener> listeners;
   uint16_t next_port = 40'000;
   std::vector<lyre_context*> contexts;  ///< of this boot
+  std::vector<const End*> accepted;     ///< the ends of connections that peers began
 };
 
 /// The daemon that `end` belongs to is there and has it.

@@ -223,12 +223,20 @@ int lyre_port_info(lyre_context* context, int index, lyre_port* out) {
   port = {.struct_bytes = sizeof port};
   std::snprintf(port.name, sizeof(port.name), "rail%d", index);
   std::memcpy(port.address, context->host->rails[rail].address, sizeof(port.address));
-  port.prefix_bits = network()->settings().is_one_network ? 8 : 24;
+  const bool is_one_network = network()->settings().is_one_network;
+  const uint32_t ipv6_bits = is_one_network ? 48 : 64;
+  const uint32_t ipv4_bits = is_one_network ? 8 : 24;
+  port.prefix_bits = port.address[0] != 0 ? ipv6_bits : ipv4_bits;
   port.speed_mbps = network()->settings().port_mbps;
   port.is_link_up = network()->wires().is_up({context->host->index, rail}) ? 1 : 0;
   port.address_count = 1;
   std::memcpy(port.addresses[0].address, port.address, sizeof(port.address));
   port.addresses[0].prefix_bits = port.prefix_bits;
+  if (context->host->second_addresses.empty()) return 0;
+  port.address_count = 2;
+  std::memcpy(port.addresses[1].address, context->host->second_addresses[rail].address,
+              sizeof(port.address));
+  port.addresses[1].prefix_bits = ipv6_bits;
   return 0;
 }
 

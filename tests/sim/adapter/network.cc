@@ -16,6 +16,26 @@ lyre_addr make_address(size_t host, size_t rail) {
   return out;
 }
 
+lyre_addr make_ipv6_address(size_t host, size_t rail) {
+  lyre_addr out{};
+  out.address[0] = 0xfd;
+  out.address[7] = static_cast<uint8_t>(rail);
+  out.address[15] = static_cast<uint8_t>(host + 1);
+  return out;
+}
+
+void give_addresses(Host& host, const NetworkSettings& settings) {
+  const bool is_named = host.index < settings.families.size();
+  const Families families = is_named ? settings.families[host.index] : Families::kIpv4;
+  for (size_t r = 0; r < settings.rails; ++r) {
+    const lyre_addr ipv6 = make_ipv6_address(host.index, r);
+    host.rails.push_back(families == Families::kIpv6 ? ipv6 : make_address(host.index, r));
+    if (families == Families::kBoth) host.second_addresses.push_back(ipv6);
+  }
+}
+
+bool is_ipv6(const lyre_addr& address) { return address.address[0] == 0xfd; }
+
 bool is_same_address(const lyre_addr& a, const lyre_addr& b) {
   return std::memcmp(a.address, b.address, sizeof(a.address)) == 0;
 }
@@ -36,7 +56,7 @@ Network::Network(const NetworkSettings& settings, Events& events, uint64_t seed)
   for (size_t i = 0; i < settings.hosts; ++i) {
     auto host = std::make_unique<Host>();
     host->index = i;
-    for (size_t r = 0; r < settings.rails; ++r) host->rails.push_back(make_address(i, r));
+    give_addresses(*host, settings);
     hosts_.push_back(std::move(host));
   }
 }
@@ -132,23 +152,31 @@ uint64_t Network::open_ends() const {
 
 bool Network::find_port(const lyre_addr& address, Place* out) const {
   for (const auto& host : hosts_) {
-    for (size_t rail = 0; rail < host->rails.size(); ++rail) {
-      if (!is_same_address(host->rails[rail], address)) continue;
-      *out = {host->index, rail};
-      return true;
+    for (const auto* addresses : {&host->rails, &host->second_addresses}) {
+      for (size_t rail = 0; rail < addresses->size(); ++rail) {
+        if (!is_same_address((*addresses)[rail], address)) continue;
+        *out = {host->index, rail};
+        return true;
+      }
     }
   }
   return false;
 }
 
 bool Network::may_connect(const lyre_context* context) {
-  if (settings_.connects_max == 0) return true;
-  const auto count = std::count_if(
-      connections_.begin(), connections_.end(), [&](const std::unique_ptr<Connection>& connection) {
-        const End& end = connection->ends[0];
-        return end.context == context && knows(end) && end.state != End::State::kEnded;
-      });
-  const bool has_room = static_cast<size_t>(count) < settings_.connects_max;
+  if (settings_.connects_max == 0 && settings_.host_connects_max == 0) return true;
+  size_t of_client = 0;
+  size_t of_host = 0;
+  for (const auto& connection : connections_) {
+    const End& end = connection->ends[0];
+    if (!knows(end) || end.state == End::State::kEnded) continue;
+    const auto& contexts = end.host->contexts;
+    if (end.context == context) ++of_client;
+    if (std::find(contexts.begin(), contexts.end(), context) != contexts.end()) ++of_host;
+  }
+  const auto is_used = [](size_t count, size_t most) { return most != 0 && count >= most; };
+  const bool has_room =
+      !is_used(of_client, settings_.connects_max) && !is_used(of_host, settings_.host_connects_max);
   if (!has_room) ++refused_connects_;
   return has_room;
 }
@@ -156,6 +184,7 @@ bool Network::may_connect(const lyre_context* context) {
 End* Network::connect(lyre_context* context, const lyre_addr* local, const lyre_addr& remote) {
   Place from;
   Place to;
+  if (is_ipv6(*local) != is_ipv6(remote)) return nullptr;
   if (!find_port(*local, &from) || !find_port(remote, &to)) return nullptr;
   connections_.push_back(std::make_unique<Connection>());
   Connection& connection = *connections_.back();

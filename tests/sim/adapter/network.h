@@ -53,7 +53,8 @@ class Network {
 
   // ---- For lyre_api.cc ----
 
-  /// False, and counted: the client has as many connections made as it may have.
+  /// False, and counted: the client, or all of its host, have as many connections made as they may
+  /// have.
   bool may_connect(const lyre_context* context);
   uint64_t refused_connects() const { return refused_connects_; }
   End* connect(lyre_context* context, const lyre_addr* local, const lyre_addr& remote);

@@ -2,10 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "tests/sim/adapter/events.h"
 
 namespace lyre::adapter_sim {
+
+/// The addresses that each port of a host has.
+enum class Families { kIpv4, kIpv6, kBoth /* the IPv4 one first */ };
 
 struct NetworkSettings {
   size_t hosts = 2;
@@ -28,10 +32,13 @@ struct NetworkSettings {
   uint32_t loss_ppm = 0;         ///< of packets
   bool is_memory_direct = true;  ///< registered memory is read in place
   bool lags_acks = false;        ///< unacknowledged bytes are told late, as lyre.h allows
-  size_t connects_max = 0;       ///< of a client, at the same time; 0: no limit
+  size_t connects_max = 0;       ///< of a client, at the same time; 0: no limit, as below
+  size_t host_connects_max = 0;  ///< of all clients of a host
+  size_t host_accepts_max = 0;   ///< connections that peers begin; its daemon drops other SYNs
   int workers = 1;
   bool are_cores_busy = false;  ///< another thread computes on every core: waits are sleeps
   int64_t user_timeout_ns = 120 * kSecond;  ///< the daemons' own
+  std::vector<Families> families = {};      ///< of each host; those that are not named have IPv4
 };
 
 }  // namespace lyre::adapter_sim

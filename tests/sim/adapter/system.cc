@@ -15,6 +15,7 @@ namespace {
 
 System* g_system = nullptr;
 std::map<uint32_t, nccl_adapter::HostPatience> g_host_patience;  // by process
+std::map<uint32_t, nccl_adapter::Shortage> g_shortages;          // the same
 
 }  // namespace
 
@@ -22,6 +23,7 @@ std::map<uint32_t, nccl_adapter::HostPatience> g_host_patience;  // by process
 void set_system(System* system) {
   g_system = system;
   g_host_patience.clear();
+  g_shortages.clear();
   nccl_adapter::set_known_ports({}, {}, 0);
 }
 
@@ -30,6 +32,7 @@ void set_system(System* system) {
 namespace lyre::nccl_adapter {
 
 using adapter_sim::g_host_patience;
+using adapter_sim::g_shortages;
 using adapter_sim::g_system;
 
 int64_t monotonic_ns() { return g_system->now_ns(); }
@@ -44,6 +47,7 @@ const VerbsApi* load_verbs(std::string* why) {
 }
 uint32_t process_id() { return g_system->process_id(); }
 HostPatience& host_patience() { return g_host_patience[process_id()]; }
+Shortage& shortage() { return g_shortages[process_id()]; }
 
 // An event of virtual time takes the thread's place.
 ProgressThread::ProgressThread(std::function<void()> work) : work_(std::move(work)) {

@@ -99,12 +99,23 @@ void Tcp::deliver(End& to, Packet packet) {
   if (packet.kind == Kind::kData && to.state == End::State::kOpen) on_data(to, std::move(packet));
 }
 
+bool Tcp::may_accept(const End& to) {
+  std::vector<const End*>& accepted = to.host->accepted;
+  std::erase_if(accepted,
+                [](const End* end) { return !knows(*end) || end->state == End::State::kEnded; });
+  const size_t most = settings_.host_accepts_max;
+  if (most != 0 && accepted.size() >= most) return false;
+  accepted.push_back(&to);
+  return true;
+}
+
 void Tcp::on_syn(End& to) {
   if (knows(to)) {
     if (to.state == End::State::kEnded) return send_reset(to);
     if (to.state == End::State::kOpen) return send_ack(to);
   } else {
     if (!to.host->listeners.contains(to.local.port)) return send_reset(to);
+    if (!may_accept(to)) return;
     begin(to);
     begin_timing(to, 0);
   }

@@ -44,6 +44,7 @@ class Tcp {
   int64_t arrival_ns(End& from, size_t bytes);
   void transmit(End& from, Packet packet);
   void deliver(End& to, Packet packet);
+  bool may_accept(const End& to);
   void on_syn(End& to);
   void on_syn_ack(End& to, const Packet& packet);
   void establish(End& to);

@@ -397,6 +397,7 @@ std::unique_ptr<nccl_emulator::NetPlugin> World::load_plugin(const Rank& rank) {
   };
   set("LYRE_SOCKET", "sim/" + std::to_string(rank.plan().host));
   set("LYRE_TELEMETRY_DIR", "none");
+  set("NCCL_NET_PLUGIN_REF_COUNT", "1");  // as docs/user/nccl.md says
   set("LYRE_VERBS", "auto");
   set("LYRE_VERBS_MODE", std::to_string(rank.plan().verbs_mode));
   set("LYRE_RAILS", plan_.uses_all_rails ? "all" : "own");

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "nccl_adapter/abi/nccl_settings.h"
 #include "nccl_adapter/abi/setting_names.h"
 
 namespace lyre::nccl_adapter {
@@ -16,8 +17,7 @@ namespace {
 class RequiredDaemon : public ::testing::Test {
  protected:
   ~RequiredDaemon() override {
-    ::unsetenv("LYRE_REQUIRED");
-    ::unsetenv("LYRE_STREAMS");
+    for (const char* name : {"LYRE_REQUIRED", "LYRE_STREAMS", "NCCL_NET"}) ::unsetenv(name);
   }
 };
 
@@ -44,6 +44,30 @@ TEST_F(RequiredDaemon, IsKnownAlsoWhenAnotherSettingIsWrong) {
   Settings settings;
   EXPECT_FALSE(read_settings(&settings));
   EXPECT_TRUE(settings.is_required);
+}
+
+TEST_F(RequiredDaemon, IsWantedAlsoWhereNcclMayUseNoOtherNetwork) {
+  for (const auto& [net, is_wanted] :
+       {std::pair("Lyre", true), {"lyre", true}, {"Socket", false}, {"", false}}) {
+    ::setenv("NCCL_NET", net, 1);
+    Settings settings;
+    EXPECT_TRUE(read_settings(&settings)) << net;
+    EXPECT_EQ(settings.is_wanted, is_wanted) << net;
+    EXPECT_FALSE(settings.is_required) << net;
+  }
+  ::setenv("LYRE_REQUIRED", "1", 1);
+  Settings settings;
+  EXPECT_TRUE(read_settings(&settings));
+  EXPECT_TRUE(settings.is_wanted);
+}
+
+// As NCCL reads the number.
+TEST(NcclSettings, ThePluginIsKeptWhereItsUsersAreMoreThanTheCommunicators) {
+  for (const char* value : {"1", "2", "0x1"}) EXPECT_TRUE(nccl_abi::keeps_plugin(value)) << value;
+  for (const char* value : {"", "0", "00", "-1", "yes"}) {
+    EXPECT_FALSE(nccl_abi::keeps_plugin(value)) << value;
+  }
+  EXPECT_FALSE(nccl_abi::keeps_plugin(nullptr));
 }
 
 TEST(Rails, ARailThatIsNamedTwiceIsOne) {

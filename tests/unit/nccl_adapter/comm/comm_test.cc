@@ -51,7 +51,7 @@ TEST_F(Comms, TheNumberOfStreamsThatWereMadeAgainNeverFalls) {
   for (adapter_sim::Connection* connection : network_.established())
     network_.tcp().reset(*connection);
   ASSERT_TRUE(works_until([&] { return sender_->facts().view.redials == 2; }));
-  here().make_room();  // the second stream is given back
+  here().stream_count(0).halve();  // the second stream is given back
   ASSERT_TRUE(works_until([&] { return sender_->facts().streams.size() == 1; }));
   EXPECT_EQ(sender_->facts().view.redials, 2u);
   ASSERT_TRUE(works_until([&] { return receiver_->facts().streams.size() == 1; }));
@@ -454,7 +454,7 @@ TEST_F(CommsThatLoseTheirFirstStream, FinishTheirMessageOverTheOtherWhereOneIsWa
   post(*sender_, out);
   pass(kMs);
   ASSERT_NO_FATAL_FAILURE(lose_the_first_stream());
-  here().make_room();
+  here().stream_count(0).halve();
   EXPECT_EQ(finish(*receiver_, receive), Result::kSuccess) << receiver_->failure().why;
   EXPECT_TRUE(out == in);
 }
@@ -463,7 +463,7 @@ TEST_F(CommsThatLoseTheirFirstStream, KeepTheOtherWithoutTrafficWhereOneIsWanted
   connect();
   ASSERT_TRUE(works_until([&] { return has_both_streams(); }));
   ASSERT_NO_FATAL_FAILURE(lose_the_first_stream());
-  here().make_room();
+  here().stream_count(0).halve();
   works_until([] { return false; }, 15 * kSecond);
   EXPECT_TRUE(has_second_stream());
   send_and_receive();

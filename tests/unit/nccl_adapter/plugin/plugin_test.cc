@@ -11,10 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "nccl_adapter/abi/nccl_settings.h"
 #include "nccl_adapter/comm/host_patience.h"
 #include "nccl_adapter/daemon_link/instance.h"
 #include "nccl_adapter/limits.h"
 #include "nccl_adapter/plugin/properties.h"
+#include "nccl_adapter/settings.h"
 #include "tests/sim/adapter/lyre_api.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
 
@@ -259,11 +261,16 @@ class RailsSetting : public TwoHosts {
   RailsSetting() {
     ::setenv("LYRE_TELEMETRY_DIR", "none", 1);
     ::setenv("LYRE_SOCKET", "sim/0", 1);
+    ::unsetenv(kKeepsPlugin);
     set_known_ports({}, {}, 0);  // as before the first init of a process
   }
   ~RailsSetting() override {
-    for (void* context : contexts_) finalize(context);
-    for (const char* name : {"LYRE_TELEMETRY_DIR", "LYRE_SOCKET", "LYRE_RAILS"}) ::unsetenv(name);
+    finalize_all();
+    for (const char* name : {"LYRE_TELEMETRY_DIR", "LYRE_SOCKET", "LYRE_RAILS", kKeepsPlugin})
+      ::unsetenv(name);
+  }
+  void finalize_all() {
+    for (void* context : std::exchange(contexts_, {})) finalize(context);
   }
   Result init(const char* rails) {
     ::setenv("LYRE_RAILS", rails, 1);
@@ -275,6 +282,7 @@ class RailsSetting : public TwoHosts {
     return result;
   }
 
+  static constexpr const char* kKeepsPlugin = nccl_abi::kPluginUsersSetting;
   std::string said_;
 
  private:
@@ -315,6 +323,87 @@ TEST_F(RailsSetting, ALaterInitMayHaveFewerPortsThanOneInBetween) {
   EXPECT_EQ(init("rail0,rail1"), Result::kSuccess) << said_;
   EXPECT_EQ(init("rail1"), Result::kSuccess) << said_;
   EXPECT_EQ(known_port_count(), 1);
+}
+
+// NCCL 2.28 and later forget the number of devices with their last communicator, and ask again.
+TEST_F(RailsSetting, AnInitAfterTheLastCommunicatorMayHaveFewerPorts) {
+  ASSERT_EQ(init("rail0,rail1"), Result::kSuccess) << said_;
+  finalize_all();
+  ASSERT_EQ(init("rail0"), Result::kSuccess) << said_;
+  EXPECT_EQ(known_port_count(), 1);
+}
+
+TEST_F(RailsSetting, AnInitAfterTheLastCommunicatorNeedsAsManyPortsWhereNcclKeepsThePlugin) {
+  ::setenv(kKeepsPlugin, "1", 1);
+  ASSERT_EQ(init("rail0,rail1"), Result::kSuccess) << said_;
+  finalize_all();
+  EXPECT_EQ(init("rail0"), Result::kSystemError);
+  EXPECT_THAT(said_, HasSubstr("at sim/0: 1, and 2 when this process began: restart the job"));
+}
+
+/// The first init of a process, while the daemon is restarted. Times are virtual.
+class FirstInit : public TwoHosts {
+ protected:
+  FirstInit() {
+    ::setenv("LYRE_TELEMETRY_DIR", "none", 1);
+    ::setenv("LYRE_SOCKET", "sim/0", 1);
+    network_.kill_daemon(0);
+  }
+  ~FirstInit() override {
+    finalize(context_);
+    for (const char* name : {"LYRE_TELEMETRY_DIR", "LYRE_SOCKET", "LYRE_REQUIRED", "NCCL_NET"})
+      ::unsetenv(name);
+  }
+  void start_daemon_after(int64_t ns) {
+    while_asleep = [this, at_ns = events_.now_ns() + ns] {
+      if (has_daemon_ || events_.now_ns() < at_ns) return;
+      has_daemon_ = true;
+      network_.start_daemon(0);
+    };
+  }
+  Result init() {
+    const int64_t from_ns = events_.now_ns();
+    ::testing::internal::CaptureStderr();
+    const Result result = init_context(&context_, 0, nullptr, nullptr);
+    said_ = ::testing::internal::GetCapturedStderr();
+    lasted_ns_ = events_.now_ns() - from_ns;
+    return result;
+  }
+
+  std::string said_;
+  int64_t lasted_ns_ = 0;
+
+ private:
+  void* context_ = nullptr;
+  bool has_daemon_ = false;
+};
+
+TEST_F(FirstInit, WaitsForADaemonThatIsRequired) {
+  ::setenv("LYRE_REQUIRED", "1", 1);
+  start_daemon_after(5 * kSecond);
+  EXPECT_EQ(init(), Result::kSuccess) << said_;
+}
+
+TEST_F(FirstInit, WaitsForADaemonWhereNcclMayUseNoOtherNetwork) {
+  ::setenv("NCCL_NET", "lyre", 1);
+  start_daemon_after(5 * kSecond);
+  EXPECT_EQ(init(), Result::kSuccess) << said_;
+}
+
+TEST_F(FirstInit, GivesUpAfterTheTimeForWhichADaemonMayBeAway) {
+  ::setenv("NCCL_NET", "Lyre", 1);
+  EXPECT_EQ(init(), Result::kSystemError);
+  EXPECT_GE(lasted_ns_, Settings{}.resume_s * kSecond);
+  EXPECT_THAT(said_, HasSubstr("cannot use the Lyre daemon at sim/0"));
+}
+
+TEST_F(FirstInit, FailsAtOnceWhereNcclMayUseItsSockets) {
+  start_daemon_after(5 * kSecond);
+  EXPECT_EQ(init(), Result::kSystemError);
+  EXPECT_EQ(lasted_ns_, 0);
+  ::setenv("NCCL_NET", "Socket", 1);
+  EXPECT_EQ(init(), Result::kSystemError);
+  EXPECT_EQ(lasted_ns_, 0);
 }
 
 /// NCCL 2.28.3 to 2.28.6 finalizes the context of a parent whose listen comms a child uses, which

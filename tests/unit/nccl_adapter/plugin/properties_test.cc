@@ -69,6 +69,17 @@ TEST_F(PortProperties, TheNumberOfPortsOfTheFirstInitIsKept) {
   EXPECT_EQ(first_port_count(), 1);
 }
 
+TEST_F(PortProperties, TheNumberIsThatOfTheNextInitAfterItWasForgotten) {
+  const std::vector<lyre_port> two = {port("wire", kNear, 25'000), port("virtual", "", 0)};
+  set_known_ports(two, {}, 0);
+  forget_first_port_count();
+  EXPECT_EQ(first_port_count(), 0);
+  EXPECT_EQ(known_port_count(), 2) << "the process has used a daemon";
+  set_known_ports({two[0]}, {}, 0);
+  set_known_ports(two, {}, 0);
+  EXPECT_EQ(first_port_count(), 1);
+}
+
 TEST_F(PortProperties, HaveTheSpeedOfTheRdmaPortThatIsNear) {
   set_known_ports({port("a", kNear, 25'000), port("b", kFar, 25'000)},
                   {rdma_port(kFar, 100'000), rdma_port(kNear, 10'000)}, 0);

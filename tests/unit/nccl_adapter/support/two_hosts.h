@@ -56,7 +56,7 @@ class TestEnvironment final : public Environment {
   void use(VerbsDevices* devices) { verbs_ = devices; }
   void set_listen_port(uint16_t port) { listen_port_ = port; }
   StreamCount& stream_count(size_t) override { return stream_count_; }
-  void make_room() override { stream_count_.halve(); }
+  Shortage& shortage() override { return shortage_; }
   bool note_daemon_error(int code) override {
     if (code != LYRE_E_DAEMON && code != LYRE_E_EXPELLED) return false;
     is_attached_ = false;
@@ -73,6 +73,8 @@ class TestEnvironment final : public Environment {
   /// Dispatches events to the comms, as Instance::progress() does.
   void look() {
     clock_.look(events_->now_ns());
+    const uint64_t shortages = shortage_.declared();
+    if (std::exchange(shortages_, shortages) != shortages) stream_count_.halve();
     lyre_poll(context_, 0);
     if (verbs_ != nullptr) verbs_->progress(now_ns());
     lyre_event event{.struct_bytes = sizeof event};
@@ -89,6 +91,8 @@ class TestEnvironment final : public Environment {
  private:
   adapter_sim::Events* events_;
   StreamCount stream_count_;
+  Shortage shortage_;  // of this host's process
+  uint64_t shortages_ = 0;
   lyre_context* context_ = nullptr;
   uint16_t listen_port_ = 0;
   std::vector<lyre_port> ports_;

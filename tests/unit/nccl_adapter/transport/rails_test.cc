@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <vector>
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -11,11 +13,26 @@ Address ipv4(uint8_t a, uint8_t b, uint8_t c, uint8_t d) {
   return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d};
 }
 
+Address ipv6(uint8_t last) { return {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last}; }
+
 lyre_port port(const Address& address, uint32_t prefix_bits) {
   lyre_port made{};
   std::copy(address.begin(), address.end(), std::begin(made.address));
   made.prefix_bits = prefix_bits;
   return made;
+}
+
+// 10.0.0.N, and fd00::N.
+lyre_port port_of_both(uint8_t last) {
+  const Address first = ipv4(10, 0, 0, last);
+  const Address second = ipv6(last);
+  lyre_port both = port(first, 24);
+  both.address_count = 2;
+  both.addresses[0].prefix_bits = 24;
+  std::copy(first.begin(), first.end(), both.addresses[0].address);
+  both.addresses[1].prefix_bits = 64;
+  std::copy(second.begin(), second.end(), both.addresses[1].address);
+  return both;
 }
 
 TEST(RailPairs, NeighboursShareNoPort) {
@@ -54,29 +71,77 @@ TEST(RailPairs, BeginWithThePeersPortThatWasAskedFor) {
 }
 
 TEST(RailPairs, FamiliesAreNotOneNetwork) {
-  Address ipv6{};
-  ipv6[0] = 0xfd;
-  const lyre_port ports[] = {port(ipv6, 0), port(ipv4(10, 0, 0, 1), 24)};
+  // A network of IPv6 that contains every address, and one of IPv4 elsewhere.
+  lyre_port far = port_of_both(1);
+  const Address elsewhere = ipv4(10, 0, 1, 1);
+  std::copy(elsewhere.begin(), elsewhere.end(), far.address);
+  std::copy(elsewhere.begin(), elsewhere.end(), far.addresses[0].address);
+  far.addresses[1].prefix_bits = 0;
+  const lyre_port ports[] = {far, port(ipv4(10, 0, 0, 1), 24)};
   const Address remotes[] = {ipv4(10, 0, 0, 2)};
   EXPECT_EQ(rail_pairs(ports, 0, remotes).front().local, 1u);
 }
 
+TEST(RailPairs, AreOfOneFamily) {
+  const lyre_port ports[] = {port(ipv6(1), 64), port(ipv4(10, 0, 0, 1), 24)};
+  const Address remotes[] = {ipv4(10, 0, 0, 2), ipv6(2)};
+  const std::vector<RailPair> expected = {{0, remotes[1]}, {1, remotes[0]}};
+  const std::vector<RailPair> pairs = rail_pairs(ports, 0, remotes);
+  EXPECT_TRUE(std::is_permutation(pairs.begin(), pairs.end(), expected.begin(), expected.end()));
+  EXPECT_TRUE(rail_pairs({ports, 1}, 0, {remotes, 1}).empty());
+}
+
 TEST(RailPairs, APortOfBothFamiliesIsOnBothNetworks) {
-  Address own{};
-  own[0] = 0xfd;
-  own[15] = 1;
-  Address remote = own;
-  remote[15] = 2;
-  lyre_port both = port(ipv4(10, 0, 0, 1), 24);
-  both.address_count = 2;
-  both.addresses[0].prefix_bits = 24;
-  std::copy(std::begin(both.address), std::end(both.address), both.addresses[0].address);
-  both.addresses[1].prefix_bits = 64;
-  std::copy(own.begin(), own.end(), both.addresses[1].address);
+  const Address remote = ipv6(2);
+  const lyre_port both = port_of_both(1);
   const lyre_port ports[] = {port(ipv4(10, 0, 1, 1), 24), both};
   EXPECT_EQ(rail_pairs(ports, 0, {&remote, 1}).front().local, 1u);
-  EXPECT_EQ(address_towards(both, remote), own);
+  EXPECT_EQ(address_towards(both, remote), ipv6(1));
   EXPECT_EQ(address_towards(both, ipv4(10, 0, 0, 2)), ipv4(10, 0, 0, 1));
+}
+
+TEST(Addresses, ALinkLocalOneCountsOnlyWhereItIsTheFirst) {
+  Address link_local = ipv6(1);
+  link_local[0] = 0xfe;
+  link_local[1] = 0x80;
+  lyre_port beside = port_of_both(1);
+  std::copy(link_local.begin(), link_local.end(), beside.addresses[1].address);
+  EXPECT_EQ(address_towards(beside, ipv6(2)), ipv4(10, 0, 0, 1));
+  EXPECT_TRUE(rail_pairs({&beside, 1}, 0, std::vector{ipv6(2)}).empty());
+  EXPECT_EQ(further_addresses({&beside, 1}, 0)[0], Address{});
+  const lyre_port alone = port(link_local, 64);
+  EXPECT_EQ(address_towards(alone, ipv6(2)), link_local);
+}
+
+TEST(Addresses, OfAHandleAreThoseOfItsFirstFamilyWhereThatIsHere) {
+  const std::vector<Address> told = {ipv4(10, 0, 0, 2), ipv6(2), ipv4(10, 0, 0, 4)};
+  const std::vector<Address> all_ipv4 = {told[0], told[2]};
+  const lyre_port of_ipv4 = port(ipv4(10, 0, 0, 1), 24);
+  const lyre_port of_ipv6 = port(ipv6(1), 64);
+  const lyre_port of_both = port_of_both(1);
+  EXPECT_EQ(usable_addresses({&of_ipv4, 1}, told), all_ipv4);
+  EXPECT_EQ(usable_addresses({&of_both, 1}, told), all_ipv4) << "no pair more than with one family";
+  EXPECT_EQ(usable_addresses({&of_ipv6, 1}, told), std::vector{told[1]});
+  EXPECT_EQ(usable_addresses(std::array{of_ipv4, of_ipv6}, told), told);
+  EXPECT_TRUE(usable_addresses({&of_ipv6, 1}, all_ipv4).empty());
+  EXPECT_TRUE(usable_addresses({&of_ipv4, 1}, {told[1]}).empty());
+}
+
+TEST(Addresses, AHandleNamesTheOtherFamilyOfItsPortFirst) {
+  const lyre_port both[] = {port_of_both(1), port_of_both(3), port_of_both(5), port_of_both(7)};
+  using Further = std::array<Address, kHandleOthersMax>;
+  EXPECT_EQ(further_addresses(both, 0), (Further{ipv6(1), ipv4(10, 0, 0, 5)}));
+  EXPECT_EQ(further_addresses({both, 1}, 0), (Further{ipv6(1), Address{}}));
+}
+
+// As plugins did that named one address of each port.
+TEST(Addresses, AHandleNamesOtherPortsWhereItsPortHasOneFamily) {
+  const lyre_port ports[] = {port(ipv4(10, 0, 0, 1), 24), port(ipv4(10, 0, 0, 3), 24),
+                             port(ipv4(10, 0, 0, 5), 24), port(ipv4(10, 0, 0, 7), 24)};
+  using Further = std::array<Address, kHandleOthersMax>;
+  EXPECT_EQ(further_addresses(ports, 1), (Further{ipv4(10, 0, 0, 7), ipv4(10, 0, 0, 1)}));
+  EXPECT_EQ(further_addresses({ports, 2}, 0), (Further{ipv4(10, 0, 0, 3), Address{}}));
+  EXPECT_EQ(further_addresses({ports, 1}, 0), Further{});
 }
 
 }  // namespace

@@ -296,5 +296,66 @@ TEST(StreamCount, TrialsWhoseStreamsDoNotComeAreNotTheLast) {
   EXPECT_EQ(count.wanted(), kStreamsMaxHere);
 }
 
+/// Two connections of a full daemon: the first one has what it wants, the second one has not.
+void be_refused_for(int64_t ns, StreamCount* count, size_t room, bool is_busy) {
+  for (; ns > 0; ns -= kTickNs) {
+    const size_t first = count->wanted();
+    const size_t second = std::min(first, room > first ? room - first : 1);
+    count->report({.acked_bytes = first * 1'000'000, .is_busy = is_busy, .up = first});
+    count->report({.acked_bytes = second * 1'000'000,
+                   .is_busy = is_busy,
+                   .up = second,
+                   .is_refused = second < first});
+    count->look(kTickNs);
+  }
+}
+
+TEST(StreamCount, StreamsThatAFullDaemonRefusesAreNotWaitedFor) {
+  for (const bool is_busy : {true, false}) {
+    StreamCount count(8, kStreamsMaxHere);
+    be_refused_for(kStreamsRefusedNs - kTickNs, &count, 12, is_busy);
+    EXPECT_EQ(count.wanted(), 8u) << "the daemon may have room in a moment";
+    be_refused_for(kTickNs, &count, 12, is_busy);
+    EXPECT_EQ(count.wanted(), 4u);
+    be_refused_for(2 * kStreamsRefusedNs, &count, 12, is_busy);
+    EXPECT_EQ(count.wanted(), 4u) << "there is room for all of these";
+  }
+}
+
+TEST(StreamCount, AFixedNumberIsHalvedAsWellWhereTheDaemonIsFull) {
+  StreamCount count(4, 4);
+  be_refused_for(kStreamsRefusedNs, &count, 6, true);
+  EXPECT_EQ(count.wanted(), 2u);
+}
+
+TEST(StreamCount, OneStreamIsNotHalved) {
+  StreamCount count(1, kStreamsMaxHere);
+  for (int64_t ns = 0; ns < 20 * kNsPerSecond; ns += kTickNs) {
+    count.report({.up = 1, .is_refused = true});
+    count.look(kTickNs);
+  }
+  EXPECT_EQ(count.wanted(), 1u);
+  be_busy_for(5 * kNsPerSecond, &count, kStreamsMaxHere);
+  EXPECT_EQ(count.wanted(), kStreamsMaxHere) << "the trials went on";
+}
+
+TEST(StreamCount, OneStreamOfACommThatOthersNeedRoomOfIsNotHalved) {
+  StreamCount count(1, kStreamsMaxHere);
+  count.halve();
+  be_busy_for(5 * kNsPerSecond, &count, kStreamsMaxHere);
+  EXPECT_EQ(count.wanted(), kStreamsMaxHere) << "the trials went on";
+}
+
+// The number from before is tried again. Its streams are refused, and the trial ends without them.
+TEST(StreamCount, KeepsWhatAFullDaemonHasRoomFor) {
+  StreamCount count(8, kStreamsMaxHere);
+  size_t least = count.wanted();
+  for (int64_t ns = 0; ns < 60 * kNsPerSecond; ns += kTickNs) {
+    be_refused_for(kTickNs, &count, 12, true);
+    least = std::min(least, count.wanted());
+  }
+  EXPECT_EQ(least, 4u);
+}
+
 }  // namespace
 }  // namespace lyre::nccl_adapter

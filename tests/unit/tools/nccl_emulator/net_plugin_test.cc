@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
+#include "nccl_adapter/abi/nccl_settings.h"
 #include "tests/unit/tools/nccl_emulator/recording.h"
 #include "tools/nccl_emulator/failure.h"
+#include "tools/nccl_emulator/library.h"
 #include "tools/nccl_emulator/plugin_log.h"
 
 namespace lyre::nccl_emulator {
@@ -140,6 +144,22 @@ TEST_P(NetPluginCalls, RegistrationAndFlush) {
   EXPECT_EQ(last().data, data);
 }
 
+// NCCL 2.28.3 to 2.29.7, which take v11, clear their entry of a plugin that they unload.
+TEST_P(NetPluginCalls, OnlyV11LosesTheLibrarysNameWhenItIsUnloaded) {
+  EXPECT_EQ(plugin_->library_name(), recording_plugin());
+  ::unsetenv(nccl_abi::kPluginUsersSetting);
+  plugin_->unload();
+  EXPECT_EQ(plugin_->library_name(), GetParam() == 11 ? "" : recording_plugin());
+}
+
+TEST_P(NetPluginCalls, TheLibrarysNameStaysWhereNcclIsToldToKeepThePlugin) {
+  ::setenv(nccl_abi::kPluginUsersSetting, "1", 1);
+  plugin_->unload();
+  ::unsetenv(nccl_abi::kPluginUsersSetting);
+  EXPECT_EQ(plugin_->library_name(), recording_plugin());
+  plugin_ = load_net_plugin(plugin_->library_name(), GetParam());
+}
+
 TEST(LoadNetPlugin, TakesTheNewestTable) {
   const auto plugin = load_net_plugin(recording_plugin());
   EXPECT_EQ(plugin->abi(), 12);
@@ -159,6 +179,10 @@ TEST(LoadNetPlugin, NamesWhatIsMissing) {
   // A library without any table.
   EXPECT_EQ(failure_of("libdl.so.2", 0), "libdl.so.2 exports no ncclNetPlugin_v8 to _v12");
   EXPECT_EQ(failure_of("libdl.so.2", 9), "libdl.so.2 exports no ncclNetPlugin_v9");
+  // Perhaps the machine has another plugin of that name.
+  if (const Library other(::dlopen("libnccl-net.so", RTLD_NOW | RTLD_LOCAL)); other == nullptr) {
+    EXPECT_EQ(failure_of("", 11).find("cannot load the plugin: libnccl-net.so"), 0u);
+  }
 }
 
 }  // namespace

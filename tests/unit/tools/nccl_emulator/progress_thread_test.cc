@@ -17,6 +17,7 @@ class BusyPlugin : public NetPlugin {
  public:
   int abi() const override { return 12; }
   const char* name() const override { return "Busy"; }
+  const std::string& library_name() const override { return library_name_; }
   Result init(uint64_t) override { return Result::kSuccess; }
   Result devices(int*) override { return Result::kSuccess; }
   Result get_properties(int, NetProperties*) override { return Result::kSuccess; }
@@ -41,6 +42,9 @@ class BusyPlugin : public NetPlugin {
   void unload() override {}
 
   std::atomic<bool> is_asked{false};
+
+ private:
+  const std::string library_name_ = "busy";
 };
 
 // A plugin that has each message at once, and completes sends when it has been asked for a second
