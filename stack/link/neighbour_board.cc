@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint32_t kPlaces = 4096;  ///< a power of two
 constexpr int64_t kQuestionEveryNs = seconds(1).value / kSolicitsPerSecondMax;
+constexpr int64_t kKeptNs = kQuestionEveryNs * kSolicitsKeptForUrgent;
 
 uint32_t millis_of(Nanos at) { return static_cast<uint32_t>(at.value / millis(1).value); }
 
@@ -63,13 +64,14 @@ void NeighbourBoard::forget_question(const Place& place) {
 }
 
 /// A token bucket in one word: the time at which the questions that were taken are earned.
-bool NeighbourBoard::take_question(uint8_t port, Nanos now) {
+bool NeighbourBoard::take_question(uint8_t port, Nanos now, bool is_urgent) {
   std::atomic<int64_t>& until_ns = questions_until_ns_[port];
-  const int64_t full_at = now.value - kQuestionEveryNs * kSolicitsAtOnceMax;
+  const int64_t last_at = now.value - (is_urgent ? 0 : kKeptNs);
+  const int64_t full_at = now.value - kKeptNs - kQuestionEveryNs * kSolicitsAtOnceMax;
   int64_t before = until_ns.load(std::memory_order_relaxed);
   for (;;) {
     const int64_t after = std::max(before, full_at) + kQuestionEveryNs;
-    if (after > now.value) return false;
+    if (after > last_at) return false;
     if (until_ns.compare_exchange_weak(before, after, std::memory_order_relaxed)) return true;
   }
 }

@@ -22,6 +22,8 @@ inline constexpr uint8_t kPortsMax = 8;
 /// resolved at once.
 inline constexpr uint32_t kSolicitsPerSecondMax = 1000;
 inline constexpr uint32_t kSolicitsAtOnceMax = 512;
+/// So many more at once, of the same rate, are for urgent questions only (NeighbourCache::urge()).
+inline constexpr uint32_t kSolicitsKeptForUrgent = 64;
 
 /// The worker that announces the addresses of all ports, probes for them and defends them.
 inline constexpr uint32_t kSpeaker = 0;
@@ -45,6 +47,7 @@ class NeighbourBoard {
     uint32_t mark = 0;  ///< 24 more bits of the hash
   };
   Place place_of(uint8_t port, const IpAddress& ip) const;
+  uint32_t worker_count() const { return worker_count_; }
   uint32_t place_count() const { return static_cast<uint32_t>(places_.size()); }
 
   void set_knows(uint32_t place, uint32_t worker, bool knows) {
@@ -69,8 +72,9 @@ class NeighbourBoard {
   /// worker that adds an entry meanwhile is either seen there, or does not rely on the question.
   void forget_question(const Place& place);
 
-  /// Takes one of the questions that `port` may send.
-  bool take_question(uint8_t port, Nanos now);
+  /// Takes one of the questions that `port` may send. One that is not urgent leaves
+  /// kSolicitsKeptForUrgent of them.
+  bool take_question(uint8_t port, Nanos now, bool is_urgent);
   /// When a worker tries again after take_question() failed. Not at the next question, for which
   /// all workers would wake.
   Nanos question_ready_at(uint8_t port) const;

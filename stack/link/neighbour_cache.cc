@@ -1,5 +1,7 @@
 #include "stack/link/neighbour_cache.h"
 
+#include <algorithm>
+
 #include "stack/base/check.h"
 #include "stack/base/rng.h"
 
@@ -21,6 +23,14 @@ NeighbourCache::NeighbourCache(uint64_t seed, NeighbourBoard* board, uint32_t wo
 void NeighbourCache::set_capacity(uint8_t port, uint32_t neighbours_max) {
   LYRE_CHECK(port < kPortsMax && tables_[port].used() == 0);  // at start only
   tables_[port] = NeighbourTable(Rng(seed_ ^ port).next(), neighbours_max, port, *seat_);
+}
+
+void NeighbourCache::set_users(uint32_t users_max) {
+  LYRE_CHECK(budgets_.empty());  // at start only
+  const uint32_t workers = board().worker_count();
+  const uint32_t per_second = std::max(kUrgentPerSecond / workers, kUrgentPerSecondMin);
+  const uint32_t at_once = std::max(kUrgentAtOnce / workers, kUrgentAtOnceMin);
+  budgets_.resize(users_max, TokenBucket(per_second, at_once));
 }
 
 Resolved NeighbourCache::resolve(uint8_t port, const IpAddress& ip, Nanos now) {
@@ -50,6 +60,14 @@ Resolved NeighbourCache::resolve(uint8_t port, const IpAddress& ip, Nanos now) {
       break;
   }
   return {Answer::kPending, {}};
+}
+
+void NeighbourCache::urge(uint8_t port, const IpAddress& ip, uint32_t user, Nanos now) {
+  const auto entry = find(port, ip);
+  if (!entry) return;
+  Neighbour& wanted = at(*entry);
+  if (wanted.state != State::kIncomplete || wanted.is_urgent) return;
+  wanted.is_urgent = budgets_[user].take(now);
 }
 
 bool NeighbourCache::hold(uint8_t port, const IpAddress& ip) {
@@ -257,8 +275,8 @@ bool NeighbourCache::try_ask(Entry entry, std::optional<MacAddress> mac, Nanos n
   // On failure the deadline stays, so the entry is the first at the next call.
   if (out.full()) return false;
   if (!mac && try_wait_for_other(entry, now)) return true;
-  if (!board().take_question(entry.port, now)) return try_postpone(entry, now);
   Neighbour& asked = at(entry);
+  if (!board().take_question(entry.port, now, asked.is_urgent)) return try_postpone(entry, now);
   out.push({entry.port, asked.ip, mac});
   if (!mac) board().note_question(board().place_of(entry.port, asked.ip), seat_->worker(), now);
   ++asked.tries;
@@ -267,9 +285,11 @@ bool NeighbourCache::try_ask(Entry entry, std::optional<MacAddress> mac, Nanos n
 }
 
 /// Another worker has asked all hosts for the address: its question counts as one of this worker,
-/// which the answer reaches as well. What was sent before the link came up is lost.
+/// which the answer reaches as well. What was sent before the link came up is lost. The last try is
+/// a question of its own: the other one's packets may be those that are lost.
 bool NeighbourCache::try_wait_for_other(Entry entry, Nanos now) {
   Neighbour& wanted = at(entry);
+  if (wanted.tries + 1 >= kSolicitsMax) return false;
   const NeighbourBoard::Place place = board().place_of(entry.port, wanted.ip);
   const auto until = board().asked_elsewhere(place, seat_->worker(), now, kRetransmitTime);
   // The board counts in milliseconds.
@@ -281,9 +301,11 @@ bool NeighbourCache::try_wait_for_other(Entry entry, Nanos now) {
 }
 
 /// The rate is exceeded. Clients can make entries without holders by aborted connections, as many
-/// as the table takes. The entry is kept: a new one for the same address could ask at once.
+/// as the table takes, and entries with holders by connections to addresses that no host has. The
+/// entry is kept: a new one for the same address could ask at once.
 bool NeighbourCache::try_postpone(Entry entry, Nanos now) {
-  if (at(entry).holders > 0 || postponed_ == kPostponedPerTimerMax) return false;
+  const bool goes_first = at(entry).holders > 0 && at(entry).is_urgent;
+  if (goes_first || postponed_ == kPostponedPerTimerMax) return false;
   ++postponed_;
   set_deadline(entry, now + kPostponement);
   return true;

@@ -10,6 +10,7 @@
 #include "stack/base/ip_address.h"
 #include "stack/base/mac_address.h"
 #include "stack/base/nanos.h"
+#include "stack/base/token_bucket.h"
 #include "stack/link/neighbour_board.h"
 #include "stack/link/neighbour_table.h"
 
@@ -22,8 +23,9 @@ inline constexpr size_t kSolicitBurstMax = 32;
 /// Neighbours that one call of on_timer() can make unreachable.
 inline constexpr size_t kLostPerTimerMax = 32;
 
-/// When the rate is used up, a neighbour without holders is postponed for this long, so that those
-/// with holders are asked for first. Less than the time in which kSolicitsAtOnceMax are earned.
+/// When the rate is used up, a neighbour without holders, or one that is not urgent, is postponed
+/// for this long, so that the others are asked for first. Less than the time in which
+/// kSolicitsAtOnceMax are earned.
 inline constexpr Nanos kPostponement = millis(250);
 /// Neighbours of one port that one call of on_timer() can postpone.
 inline constexpr uint32_t kPostponedPerTimerMax = 32;
@@ -41,6 +43,14 @@ inline constexpr uint8_t kSolicitsMax = 3;
 inline constexpr Nanos kStaleHold = seconds(60);
 /// After the last solicitation failed, the address is not asked for again for this long.
 inline constexpr Nanos kUnreachableHold = seconds(5);
+
+/// Neighbours that one user may make urgent on all workers together: on average, and at once. Each
+/// is asked for kSolicitsMax times, so one user takes half of the rate at most.
+inline constexpr uint32_t kUrgentPerSecond = kSolicitsPerSecondMax / (2 * kSolicitsMax);
+inline constexpr uint32_t kUrgentAtOnce = kSolicitsAtOnceMax / 2;
+/// The same on each worker, however many there are.
+inline constexpr uint32_t kUrgentPerSecondMin = 1;
+inline constexpr uint32_t kUrgentAtOnceMin = 4;
 
 enum class Answer : uint8_t { kKnown, kPending, kUnreachable };
 
@@ -75,7 +85,7 @@ struct Advertised {
 /// queues no packets: a sender whose next hop is kPending tries again when generation() has
 /// changed. Each port has a table of its own, so the hosts on one port do not displace those on
 /// another. Workers of one board do not ask all hosts for what one of them has just asked for; but
-/// before a worker gives up, it has asked by itself.
+/// its last try before it gives up is a question of its own.
 /// Thread: one. Units: time is the caller's `now`.
 class NeighbourCache {
  public:
@@ -90,6 +100,15 @@ class NeighbourCache {
   /// the next on_timer(), which is then due at once, returns it. kUnreachable also when the table
   /// has no place for it.
   Resolved resolve(uint8_t port, const IpAddress& ip, Nanos now);
+
+  /// Allocates the budgets of `users_max` users. Call once, at start.
+  void set_users(uint32_t users_max);
+  /// `user` wants the MAC of a neighbour that resolve() found kPending: where its budget allows it,
+  /// the questions are urgent. When the rate is used up, urgent ones are sent first, so a user that
+  /// wants many addresses without a host does not delay the others. Questions for a neighbour that
+  /// has a MAC, or had one since it was last given up, are urgent without that.
+  /// REQUIRES: user < users_max.
+  void urge(uint8_t port, const IpAddress& ip, uint32_t user, Nanos now);
 
   /// The entry is kept until release(), also while it is not used. False: resolve() made none.
   bool hold(uint8_t port, const IpAddress& ip);
@@ -116,7 +135,7 @@ class NeighbourCache {
 
   /// Appends the solicitations that are due. Call when next_deadline() has passed; what does not
   /// fit into `out`, or exceeds kDuePerTimerMax, stays due; what exceeds the rate becomes due again
-  /// when the rate allows it, for neighbours without holders after those with holders.
+  /// when the rate allows it, for urgent neighbours with holders before all others.
   void on_timer(Nanos now, SolicitList& out);
   /// The neighbours that the last on_timer() made unreachable.
   const LostList& lost() const { return lost_; }
@@ -164,6 +183,7 @@ class NeighbourCache {
   Nanos next_deadline_ = kNever;  ///< at or before the earliest time at which on_timer() can act
   LostList lost_;
   uint32_t postponed_ = 0;              ///< by run_port(), of its port
+  std::vector<TokenBucket> budgets_;    ///< by user: what it may make urgent
   std::vector<NeighbourTable> tables_;  ///< of kPortsMax ports
   std::array<Nanos, kPortsMax> forgotten_at_{};
 };

@@ -91,6 +91,9 @@ void NeighbourTable::set_state(uint32_t index, Neighbour::State state) {
   Neighbour& changed = neighbours_[index];
   const bool had_mac = changed.has_mac();
   changed.state = state;
+  // An address that has answered is a host's, also when it is asked for again.
+  if (changed.has_mac()) changed.is_urgent = true;
+  if (state == Neighbour::State::kUnreachable) changed.is_urgent = false;
   if (had_mac == changed.has_mac()) return;
   if (had_mac) {
     seat_->begin_wait(port_, changed.ip);

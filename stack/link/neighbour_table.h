@@ -31,6 +31,7 @@ struct Neighbour {
   State state = State::kUnasked;  ///< set by NeighbourTable::set_state() only
   uint8_t tries = 0;              ///< since the state was entered; with those of other workers
   bool is_wanted = false;         ///< resolve() asked for it at least once
+  bool is_urgent = false;         ///< see NeighbourCache::urge()
   uint32_t holders = 0;           ///< sessions that send to it
   uint32_t heap_place = UINT32_MAX;
   uint32_t next_in_bucket = UINT32_MAX;

@@ -36,6 +36,12 @@ class Neighbours {
   /// the family.
   Resolved resolve(uint8_t port, const IpAddress& next_hop, Nanos now,
                    const IpAddress& source = {});
+  /// Allocates what urge() needs. Call once, at start.
+  void set_users(uint32_t users_max) { cache_.set_users(users_max); }
+  /// See NeighbourCache::urge(). Has no effect where resolve() made no entry.
+  void urge(uint8_t port, const IpAddress& next_hop, uint32_t user, Nanos now) {
+    if (port < kPortsMax) cache_.urge(port, next_hop, user, now);
+  }
   /// A neighbour that was resolved is kept until release(). False: the cache has no entry for it.
   bool hold(uint8_t port, const IpAddress& next_hop) { return cache_.hold(port, next_hop); }
   void release(uint8_t port, const IpAddress& next_hop) { cache_.release(port, next_hop); }

@@ -165,6 +165,10 @@ std::optional<MacAddress> Transmission::neighbour_of(uint32_t conn) {
   if (!sender.holds_neighbour) state_.hold_neighbour(sender);
   if (resolved.answer == link::Answer::kKnown) return resolved.mac;
   state_.transmit_queue.wait_for_neighbour(conn);
+  if (resolved.answer == link::Answer::kPending) {
+    const uint32_t user = state_.accounts.user_of(sender.context);
+    state_.neighbours.urge(port, sender.next_hop, user, state_.now);
+  }
   if (resolved.answer == link::Answer::kUnreachable) {
     const tcp::Effects effects = state_.engine.on_host_unreachable(conn, state_.now);
     if (effects.is_over) sender.end_status = channel::EndStatus::kNoNeighbour;

@@ -68,6 +68,7 @@ WorkerState::WorkerState(const WorkerConfig& worker_config, io::PacketMemory& pa
   // At start only: who has colleagues shares with them what neighbours say.
   LYRE_CHECK((config.rings == nullptr) == (config.neighbour_board == nullptr));
   ports.reserve(port_count);
+  neighbours.set_users(accounts.user_count());
 }
 
 }  // namespace lyre::worker

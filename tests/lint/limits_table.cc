@@ -298,6 +298,12 @@ void add_turns(std::vector<Limit>& out) {
   out.push_back(fixed("questions of all workers for neighbours, by ARP or NDP, through a port",
                       rate(link::kSolicitsPerSecondMax, link::kSolicitsAtOnceMax),
                       "they are asked later"));
+  out.push_back(fixed("urgent ones, for neighbours that had a MAC or that a uid wants, besides",
+                      std::to_string(link::kSolicitsKeptForUrgent) + " at once",
+                      "they are asked before all others"));
+  out.push_back(fixed("neighbours that a uid can make urgent, on all workers",
+                      rate(link::kUrgentPerSecond, link::kUrgentAtOnce),
+                      "the others are asked for when the rate is not used up"));
   out.push_back(configured("neighbours of a port that a worker knows", "port.neighbours",
                            "the one wanted least recently that no session uses is forgotten. 0: by "
                            "the size of the port's networks"));

@@ -240,8 +240,26 @@ TEST_F(CachesOnABoard, OneWorkerAsksForAllThatWant) {
     now_ += millis(10);
     if (i < 400) asked += run_all();
   }
-  EXPECT_EQ(asked, kSolicitsMax);
+  // The last try of each is its own.
+  EXPECT_EQ(asked, kSolicitsMax + kWorkers - 1);
   for (uint32_t i = 0; i < kWorkers; ++i) EXPECT_EQ(resolve(i, host_of(1)), Answer::kUnreachable);
+}
+
+// It waited for the others three times, and gave up although it had sent nothing.
+TEST_F(CachesOnABoard, AWorkerThatAlwaysComesLaterAsksBeforeItGivesUp) {
+  resolve(0, host_of(1));
+  run(0);
+  now_ += millis(1);
+  resolve(1, host_of(1));
+  size_t asked = run(1);
+  EXPECT_EQ(asked, 0u);
+  for (int i = 0; resolve(1, host_of(1)) == Answer::kPending; ++i) {
+    ASSERT_LT(i, 10'000);
+    now_ += millis(1);
+    run(0);
+    asked += run(1);
+  }
+  EXPECT_EQ(asked, 1u);
 }
 
 TEST_F(CachesOnABoard, NobodyReliesOnAQuestionFromBeforeTheLinkCameUp) {
@@ -318,6 +336,108 @@ TEST_F(CachesOnABoard, TheBoardKnowsWhoKnowsANeighbourAndWhoWaits) {
   caches_[2].forget(0, now_);
   EXPECT_EQ(board_.knowers(place), 0b010u);
   EXPECT_EQ(board_.waiters(place), 0u);
+}
+
+/// Two workers with sessions of two users. The first user has connections to addresses that no host
+/// has, other ones on each worker, and the network answers nothing.
+class UsersOnABoard : public testing::Test {
+ protected:
+  static constexpr uint32_t kDead = 3000;
+  static constexpr uint32_t kGreedy = 0;
+  static constexpr uint32_t kOther = 1;
+
+  UsersOnABoard() {
+    for (uint32_t worker = 0; worker < 2; ++worker) {
+      NeighbourCache& cache = caches_.emplace_back(worker + 1, &board_, worker);
+      cache.set_capacity(0, 2 * kDead);
+      cache.set_users(2);
+    }
+  }
+  /// A session of `user` sends to `ip`, or tries again.
+  Answer want(uint32_t worker, const IpAddress& ip, uint32_t user) {
+    const Answer answer = caches_[worker].resolve(0, ip, now_).answer;
+    if (answer == Answer::kPending) caches_[worker].urge(0, ip, user, now_);
+    return answer;
+  }
+  void want_dead() {
+    for (uint32_t worker = 0; worker < 2; ++worker) {
+      for (uint32_t i = 0; i < kDead; ++i) want(worker, dead_host(worker, i), kGreedy);
+    }
+  }
+  void hold_dead() {
+    want_dead();
+    for (uint32_t worker = 0; worker < 2; ++worker) {
+      for (uint32_t i = 0; i < kDead; ++i) {
+        ASSERT_TRUE(caches_[worker].hold(0, dead_host(worker, i)));
+      }
+    }
+  }
+  static IpAddress dead_host(uint32_t worker, uint32_t i) { return host_of(kDead * worker + i); }
+  /// Turns of both workers. Sessions try again as those whose neighbours' states change do.
+  void pass(Nanos span) {
+    for (const Nanos end = now_ + span; now_ < end; now_ += millis(1)) {
+      if (now_.value % millis(100).value == 0) want_dead();
+      for (NeighbourCache& cache : caches_) run(cache);
+    }
+  }
+  void run(NeighbourCache& cache) {
+    for (int calls = 0; cache.next_deadline() <= now_; ++calls) {
+      ASSERT_LT(calls, 1000);
+      SolicitList out;
+      cache.on_timer(now_, out);
+      for (const Solicit& each : out) asked_.insert(each.ip);
+    }
+  }
+
+  Nanos now_ = seconds(100);
+  NeighbourBoard board_{kBoardKey, 2};
+  std::vector<NeighbourCache> caches_;
+  std::set<IpAddress> asked_;
+};
+
+// It was asked for when all that were due before had been, which took as long as there were such.
+TEST_F(UsersOnABoard, ANewNeighbourOfOneUserIsAskedForBeforeTheDeadOnesOfAnother) {
+  hold_dead();
+  pass(seconds(3));
+  const IpAddress wanted = IpAddress::v4(0x0b000001);
+  ASSERT_EQ(want(1, wanted, kOther), Answer::kPending);
+  ASSERT_TRUE(caches_[1].hold(0, wanted));
+  pass(seconds(1));
+  EXPECT_TRUE(asked_.contains(wanted));
+}
+
+TEST_F(UsersOnABoard, NeighboursAreAskedForSoonAfterTheLinkCameBack) {
+  const IpAddress known = IpAddress::v4(0x0b000001);
+  const IpAddress wanted = IpAddress::v4(0x0b000002);
+  for (const IpAddress& ip : {known, wanted}) {
+    want(1, ip, kOther);
+    ASSERT_TRUE(caches_[1].hold(0, ip));
+  }
+  caches_[1].advertise(0, known, {kPeerMac, true, true}, now_);
+  hold_dead();
+  pass(seconds(3));
+  for (NeighbourCache& cache : caches_) cache.forget(0, now_);
+  want_dead();
+  for (const IpAddress& ip : {known, wanted}) want(1, ip, kOther);
+  asked_.clear();
+  pass(seconds(1));
+  EXPECT_TRUE(asked_.contains(known));
+  EXPECT_TRUE(asked_.contains(wanted));
+}
+
+// A user has so many urgent ones, whatever it opens and closes.
+TEST_F(UsersOnABoard, WhatOneUserMakesUrgentLeavesHalfOfTheRate) {
+  hold_dead();
+  pass(seconds(3));
+  uint32_t urgent = 0;
+  for (const NeighbourCache& cache : caches_) {
+    for (uint32_t i = 0; i < cache.table(0).bound(); ++i) {
+      const Neighbour* each = cache.table(0).at(i);
+      urgent += each != nullptr && each->is_urgent;
+    }
+  }
+  EXPECT_GT(urgent, 0u);
+  EXPECT_LE(urgent, kUrgentAtOnce + 3 * kUrgentPerSecond);
 }
 
 // It counted until its end less a millisecond, and then once more.

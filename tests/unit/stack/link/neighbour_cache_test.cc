@@ -344,6 +344,7 @@ TEST_F(NeighbourCacheTest, QuestionsHaveARate) {
 TEST_F(NeighbourCacheTest, HeldNeighboursAreAskedForBeforeThoseThatNobodyHolds) {
   constexpr uint32_t kAborted = 8 * kSolicitsAtOnceMax;
   cache_ = make_cache(1, kAborted + 1);
+  cache_.set_users(1);
   for (uint32_t i = 0; i < kAborted; ++i) {
     const IpAddress ip = IpAddress::v4(0x0b000000 + i);
     cache_.resolve(0, ip, now_);
@@ -353,6 +354,7 @@ TEST_F(NeighbourCacheTest, HeldNeighboursAreAskedForBeforeThoseThatNobodyHolds) 
   now_ += millis(1);
   resolve();
   ASSERT_TRUE(cache_.hold(0, kPeer));
+  cache_.urge(0, kPeer, 0, now_);
   std::set<IpAddress> asked;
   for (int i = 0; i < 2; ++i) {
     int calls = 0;

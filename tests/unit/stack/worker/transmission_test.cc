@@ -31,6 +31,15 @@ TEST_F(TransmissionTest, ASessionWaitsForItsNeighbourAndTcpIsNotAsked) {
   EXPECT_TRUE(state.engine.is_open(conn));
 }
 
+// Its user pays for it: the unanswered questions of another one do not delay it.
+TEST_F(TransmissionTest, TheNeighbourThatASessionWaitsForIsUrgent) {
+  open();
+  transmission.transmit();
+  const link::Neighbour* wanted = state.neighbours.cache().table(0).at(0);
+  ASSERT_NE(wanted, nullptr);
+  EXPECT_TRUE(wanted->is_urgent);
+}
+
 TEST_F(TransmissionTest, ANeighbourThatIsLearnedWakesIt) {
   open();
   transmission.transmit();
