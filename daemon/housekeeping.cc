@@ -11,9 +11,7 @@
 
 #include "daemon/base/daemon_limits.h"
 #include "daemon/config/config_addresses.h"
-#include "daemon/host/dead_telemetry.h"
 #include "machine/nic_guard.h"
-#include "nccl_adapter/abi/telemetry.h"
 #include "stack/base/mac_address.h"
 
 namespace lyre {
@@ -40,10 +38,7 @@ Housekeeping::Housekeeping(boost::asio::io_context& io, Assembly& parts, Notifie
           parts.threads().count(),
           [&parts](uint32_t worker) { return parts.threads().turns(worker); }, clock()),
       device_counters_(parts.ports().devices(parts.stats())),
-      conflicts_(kConflictWarningPeriod),
-      telemetry_sweep_(
-          [] { return remove_dead_telemetry(nccl_abi::kContainersTelemetryDirectory); }),
-      telemetry_sweep_due_(clock() + kTelemetrySweepPeriod) {}
+      conflicts_(kConflictWarningPeriod) {}
 
 void Housekeeping::begin() {
   watch_links();
@@ -76,7 +71,6 @@ void Housekeeping::look() {
   look_for_conflicts(now);
   look_for_checksums();
   device_counters_.look(now);
-  sweep_telemetry(now);
   channel::StatsHeader& header = parts_.stats().header();
   header.clients.set(parts_.registry().attached_count());
   header.clients_total.set(parts_.registry().attached_total());
@@ -158,18 +152,6 @@ void Housekeeping::look_for_checksums() {
       "segments with a wrong TCP checksum are dropped: if the other end of {} is a kernel's, it "
       "leaves checksums to hardware that is not there: ethtool -K INTERFACE tx off at that end",
       fmt::join(interfaces, " or "));
-}
-
-/// Of containers, which are given this directory. That of the host, /dev/shm, belongs to root.
-/// This thread logs: the other one may outlive the logger.
-void Housekeeping::sweep_telemetry(Nanos now) {
-  if (const uint32_t removed = telemetry_sweep_.take_results(); removed > 0) {
-    spdlog::debug("{}: {} files of processes that have ended are removed",
-                  nccl_abi::kContainersTelemetryDirectory, removed);
-  }
-  if (now < telemetry_sweep_due_) return;
-  telemetry_sweep_due_ = now + kTelemetrySweepPeriod;
-  telemetry_sweep_.begin();
 }
 
 /// Containers have no watchdog, and that of the service waits longer. A new daemon serves the

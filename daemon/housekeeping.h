@@ -7,7 +7,6 @@
 
 #include "daemon/assembly.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/detached_job.h"
 #include "daemon/notifier.h"
 #include "daemon/ports/device_counters.h"
 #include "daemon/workers/progress.h"
@@ -17,9 +16,9 @@
 namespace lyre {
 
 /// The periodic work of a running daemon: links, ports that need a restart, gauges, counters of
-/// devices, address conflicts, checksums that a kernel leaves out, telemetry files without a
-/// process, the service manager's watchdog, and the end of a daemon whose worker hangs. Thread: the
-/// one that runs `io`. Owner: borrows all that it is given.
+/// devices, address conflicts, checksums that a kernel leaves out, the service manager's watchdog,
+/// and the end of a daemon whose worker hangs. Thread: the one that runs `io`. Owner: borrows all
+/// that it is given.
 class Housekeeping {
  public:
   using Clock = Nanos (*)();
@@ -42,7 +41,6 @@ class Housekeeping {
   void look_for_conflicts(Nanos now);
   std::optional<channel::ClaimView> last_claim(uint32_t port) const;
   void look_for_checksums();
-  void sweep_telemetry(Nanos now);
   void keep_alive(Nanos now);
   [[noreturn]] void end_hung_daemon();
 
@@ -57,8 +55,6 @@ class Housekeeping {
   RareWarning conflicts_;
   int64_t claims_told_unix_ns_ = 0;  ///< claims up to then were logged
   bool has_told_checksums_ = false;
-  DetachedJob telemetry_sweep_;
-  Nanos telemetry_sweep_due_;
   Nanos keep_alive_due_{0};
 };
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "daemon/backend.h"
+#include "daemon/base/daemon_limits.h"
 #include "daemon/base/journal.h"
 #include "daemon/command_line.h"
 #include "daemon/config/config.h"
@@ -21,6 +22,7 @@
 #include "daemon/host/machine_probe.h"
 #include "daemon/host/port_privileges.h"
 #include "daemon/host/port_sockets.h"
+#include "daemon/host/telemetry_sweeper.h"
 #include "daemon/host/worker_placement.h"
 #include "daemon/launcher.h"
 #include "daemon/logging.h"
@@ -30,6 +32,7 @@
 #include "libclient/include/lyre/lyre.h"
 #include "libclient/upgrade.h"
 #include "machine/remote_logins.h"
+#include "nccl_adapter/abi/telemetry.h"
 
 namespace lyre {
 namespace {
@@ -159,6 +162,11 @@ Result<MappingHelperProcess> start_helper(const Origin& origin) {
   return MappingHelperProcess::start();
 }
 
+/// Of containers, which are given this directory. That of the host, /dev/shm, belongs to root.
+Result<TelemetrySweeper> start_sweeper() {
+  return TelemetrySweeper::start(nccl_abi::kContainersTelemetryDirectory, kTelemetrySweepPeriod);
+}
+
 int serve(const Config& config, const Origin& origin) {
   const Status privileges = check_privileges(config, effective_capabilities());
   if (!privileges.ok()) return complain(privileges.error().text, kExitBadConfig);
@@ -167,6 +175,8 @@ int serve(const Config& config, const Origin& origin) {
   if (!helper.ok()) return complain(helper.error().text, kExitFailed);
   auto keeper = StatsKeeper::start(config.socket_path + channel::kLastStatsSuffix);
   if (!keeper.ok()) return complain(keeper.error().text, kExitFailed);
+  const auto sweeper = start_sweeper();
+  if (!sweeper.ok()) return complain(sweeper.error().text, kExitFailed);
   boost::asio::io_context io;
   // Before any thread or DPDK: from here on these signals reach only the queue that is read below.
   boost::asio::signal_set signals(io, SIGTERM, SIGINT, SIGHUP);

@@ -32,8 +32,7 @@ inline constexpr Nanos kDeviceCountersPeriod = seconds(1);
 inline constexpr Nanos kHousekeepingPeriod = millis(250);
 /// A look that comes so late follows a pause of this process, or of its machine.
 inline constexpr Nanos kPauseMin = seconds(2);
-/// Period of remove_dead_telemetry(), in a thread of its own. A run that is still under way is the
-/// only one.
+/// Period of TelemetrySweeper.
 inline constexpr Nanos kTelemetrySweepPeriod = seconds(300);
 /// A worker that has made no turn for so long hangs: four looks, and ten times its longest sleep.
 inline constexpr Nanos kHangAfter = seconds(1);
@@ -41,6 +40,9 @@ inline constexpr Nanos kHangAfter = seconds(1);
 inline constexpr Nanos kEndAfter = seconds(10);
 /// Period of the warning that another machine claims an address.
 inline constexpr Nanos kConflictWarningPeriod = seconds(10);
+/// How long a Goodbye waits until workers and ports have released the memory of its client, which
+/// may use that again when it has the Goodbye. Less than a library waits for an answer.
+inline constexpr Nanos kGoodbyeTimeout = seconds(1);
 /// Limit of the wait until workers and ports have released a client's memory.
 inline constexpr Nanos kRegionTimeout = seconds(1);
 /// The same for a client whose last wait was in vain and ended less than that time ago: what holds

@@ -1,6 +1,7 @@
 #include "daemon/base/shared_memory.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -32,6 +33,19 @@ OwnedFd make_memfd(const char* name) {
   return OwnedFd(fd >= 0 ? fd : ::memfd_create(name, flags));
 }
 
+Result<OwnedFd> open_again(int fd, int access) {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  OwnedFd out(::open(path.c_str(), access | O_CLOEXEC));
+  if (!out.is_open()) return memory_error("second open", path.c_str());
+  return out;
+}
+
+/// Who opens a file that has a lease sends its owner a signal. By default that is SIGIO, which ends
+/// a process; SIGURG is ignored.
+bool set_lease(int fd, int type) {
+  return ::fcntl(fd, F_SETSIG, SIGURG) == 0 && ::fcntl(fd, F_SETLEASE, type) == 0;
+}
+
 }  // namespace
 
 Result<SharedMemory> SharedMemory::create(const char* name, uint64_t bytes, SharedWith with) {
@@ -40,6 +54,12 @@ Result<SharedMemory> SharedMemory::create(const char* name, uint64_t bytes, Shar
   if (!memory.fd_.is_open()) return memory_error("memfd_create", name);
   const auto size = static_cast<off_t>(bytes);
   if (::ftruncate(memory.fd(), size) != 0) return memory_error("ftruncate", name);
+  if (with == SharedWith::kWriters) {
+    // The kernel does not count the open of memfd_create(), and take_back() needs the count.
+    auto counted = reopen(memory.fd());
+    if (!counted.ok()) return counted.error();
+    memory.fd_ = std::move(*counted);
+  }
   // Allocate now: a page that the system refuses later (vm.overcommit_memory = 2) would be SIGBUS
   // and end the daemon.
   if (with == SharedWith::kReaders && ::fallocate(memory.fd(), 0, 0, size) != 0) {
@@ -109,11 +129,27 @@ bool accounts_strictly() {
   return file.is_open() && ::read(file.get(), &mode, 1) == 1 && mode == '2';
 }
 
-Result<OwnedFd> reopen_read_only(int fd) {
-  const std::string path = "/proc/self/fd/" + std::to_string(fd);
-  OwnedFd out(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!out.is_open()) return memory_error("read-only open", path.c_str());
-  return out;
+Result<OwnedFd> reopen_read_only(int fd) { return open_again(fd, O_RDONLY); }
+
+Result<OwnedFd> reopen(int fd) { return open_again(fd, O_RDWR); }
+
+/// A read lease is refused while the file is open for writing, as it is through `fd` itself if the
+/// kernel counts that open.
+bool can_be_taken_back(int fd) {
+  if (set_lease(fd, F_RDLCK)) {
+    ::fcntl(fd, F_SETLEASE, F_UNLCK);
+    return false;
+  }
+  return errno == EAGAIN;
+}
+
+/// A write lease is granted to the only one who has the file open. A mapping keeps it open.
+bool take_back(int fd) { return set_lease(fd, F_WRLCK); }
+
+void free_pages(int fd) {
+  struct stat file {};
+  if (::fstat(fd, &file) != 0) return;
+  static_cast<void>(::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, file.st_size));
 }
 
 }  // namespace lyre

@@ -36,7 +36,7 @@ class SharedMemory {
   uint8_t* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
   int fd() const { return fd_.get(); }
-  /// Ends the mapping. The pages end with the descriptor.
+  /// Ends the mapping. The pages end with the last descriptor and mapping of all processes.
   OwnedFd release();
 
  private:
@@ -53,5 +53,19 @@ bool accounts_strictly();
 
 /// A second, read-only open of what `fd` names. Fails: /proc is not there.
 Result<OwnedFd> reopen_read_only(int fd);
+/// The same for reading and writing: for another process, so that take_back() sees when that one
+/// has it no longer.
+Result<OwnedFd> reopen(int fd);
+
+/// Whether take_back() can tell of the file of a SharedMemory with SharedWith::kWriters. Not of one
+/// that an older daemon made, nor where the system grants no leases (fs.leases-enable = 0).
+bool can_be_taken_back(int fd);
+/// True: only `fd` and its duplicates have the file open, and no other process maps it. Nobody can
+/// open it then until they are closed. What holds it without having it open (O_PATH) is not seen.
+/// REQUIRES: can_be_taken_back().
+bool take_back(int fd);
+/// Gives all pages back to the system, also where something holds the file. REQUIRES: take_back()
+/// was true. Another process that has it open can hold the file's lock for as long as it wants.
+void free_pages(int fd);
 
 }  // namespace lyre

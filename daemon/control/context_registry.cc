@@ -4,14 +4,13 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <atomic>
-#include <bitset>
 #include <cerrno>
 #include <cstring>
 #include <new>
 
 #include "daemon/base/daemon_limits.h"
 #include "daemon/base/errno_error.h"
+#include "daemon/control/registered_context.h"
 #include "stack/base/check.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
@@ -19,16 +18,18 @@
 namespace lyre {
 namespace {
 
-/// Those of this daemon's configuration: the one of the daemon before may have had others.
-DomainLimits limits_of_domain(const RegistryOptions& options, uint32_t domain) {
-  return domain < options.domains.size() ? options.domains[domain] : DomainLimits{};
-}
-
 /// What it counts for its user. A daemon of another release may have given it larger copy areas
 /// than `copy_bytes_max`, which no configuration of this one provided for: its user could attach
 /// nothing more.
 uint64_t counted_bytes_of(uint64_t context_bytes, uint64_t copy_bytes, uint64_t copy_bytes_max) {
   return context_bytes - copy_bytes + std::min(copy_bytes, copy_bytes_max);
+}
+
+/// Whose contexts still count.
+constexpr const char* kStillOpen = " whose memory a process still has open";
+
+void free_left(RegionRegistry& regions, LeftMemory::Entry left) {
+  regions.free_memory(left.owner, std::move(left.file), left.bytes, left.counted_bytes);
 }
 
 std::string mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
@@ -45,37 +46,12 @@ Result<uint64_t> arena_bytes_for(uint64_t asked, const RegistryOptions& options)
 
 }  // namespace
 
-struct ContextRegistry::Context {
-  uint32_t index = 0;
-  uint64_t generation = 0;
-  uint64_t user = UINT64_MAX;  ///< DomainRules::user_of()
-  AttachTerms terms;           ///< as they were granted
-  channel::ContextLayout layout{};
-  uint64_t arena_bytes = 0;
-  uint64_t copy_bytes = 0;
-  bool is_lent_to = false;
-  SharedMemory memory;
-  OwnedFd wake_read;   ///< the client's
-  OwnedFd wake_write;  ///< the workers'
-  std::vector<OwnedFd> worker_rings;
-  bool is_attached = false;
-  bool is_arena_at_job = false;               ///< a thread maps or unmaps it for the ports
-  bool is_unmapped = false;                   ///< the unmapping is done, or under way in a thread
-  std::bitset<channel::kWorkersMax> held_by;  ///< workers that have not replied kDetached
-  std::atomic<uint32_t> attached_workers{0};  ///< counted by the workers: see worker::Command
-
-  const uint8_t* arena() const { return memory.data() + layout.arena_offset; }
-  /// No worker knows it any more, or ever will.
-  bool is_gone() const { return !is_attached && held_by.none(); }
-  ContextGrant grant() const;
-};
-
 ContextGrant ContextRegistry::Context::grant() const {
   ContextGrant grant{.index = index,
                      .generation = generation,
                      .context_bytes = layout.total_bytes,
                      .is_lent_to = is_lent_to,
-                     .memory_fd = memory.fd(),
+                     .memory_fd = client_memory.get(),
                      .wake_fd = wake_read.get(),
                      .worker_rings = {}};
   for (const OwnedFd& ring : worker_rings) grant.worker_rings.push_back(ring.get());
@@ -100,14 +76,18 @@ ContextRegistry::ContextRegistry(WorkerSet& workers, const RegistryOptions& opti
   LYRE_CHECK(workers.count() >= 1 && workers.count() <= channel::kWorkersMax);
 }
 
-/// `regions_` ends before the memory of contexts: it carries out what a thread has to unmap.
+/// `regions_` ends before the memory of contexts: it carries out what a thread has to unmap. Pages
+/// are not freed: a successor may have the same open of the file, which no lease tells.
 ContextRegistry::~ContextRegistry() {
   for (uint32_t i = 0; i < contexts_.size(); ++i) {
-    if (contexts_[i] != nullptr && !contexts_[i]->is_unmapped) drop(i);
+    if (contexts_[i] == nullptr) continue;
+    contexts_[i]->can_be_taken_back = false;
+    if (!contexts_[i]->is_unmapped) drop(i);
   }
 }
 
-/// No worker uses it any more. It counts for its user until the ports have let go of it.
+/// No worker uses it any more. It counts for its user until the ports and the client have let go of
+/// it.
 void ContextRegistry::drop(uint32_t index) {
   Context& context = *contexts_[index];
   regions_.forget_context(index);
@@ -116,13 +96,22 @@ void ContextRegistry::drop(uint32_t index) {
   if (!context.is_arena_at_job) forget(index);
 }
 
+/// A client reads completions and what it received also after the hang-up, and a hostile one keeps
+/// the descriptor: the pages stay, and count, while it has the memory open.
 void ContextRegistry::forget(uint32_t index) {
   Context& context = *contexts_[index];
   const uint64_t bytes = context.memory.bytes();
-  const uint64_t counted = counted_bytes_of(bytes, context.copy_bytes, copy_bytes_);
-  OwnedFd file = context.memory.release();
+  LeftMemory::Entry left{.owner = {.user = context.user, .client = index},
+                         .file = context.memory.release(),
+                         .bytes = bytes,
+                         .counted_bytes = counted_bytes_of(bytes, context.copy_bytes, copy_bytes_)};
+  const bool can_be_kept = context.can_be_taken_back;
   contexts_[index].reset();
-  regions_.close_memory(index, std::move(file), bytes, counted);
+  if (!can_be_kept) {
+    return regions_.close_memory(index, std::move(left.file), bytes, left.counted_bytes);
+  }
+  if (!take_back(left.file.get())) return left_.add(std::move(left));
+  free_left(regions_, std::move(left));
 }
 
 uint32_t ContextRegistry::held_count() const {
@@ -147,19 +136,15 @@ bool ContextRegistry::has_waiting() const {
                      [](const auto& waiting) { return !waiting.empty(); });
 }
 
-bool ContextRegistry::is_lent_to(const ClientIdentity& identity) const {
-  if (options_.lend == Lend::kUid) return identity.uid == options_.lend_uid;
-  return options_.lend == Lend::kDomain;
-}
-
-/// Contexts whose memory is still held count: it is what they cost.
+/// Contexts whose memory is still held, here or by their clients, count: it is what they cost.
 Status ContextRegistry::check_contexts(const AttachTerms& terms) const {
-  if (held_count() == contexts_.size()) {
+  if (held_count() + left_.count() >= contexts_.size()) {
     return Error{EUSERS, "all " + std::to_string(contexts_.size()) +
                              " contexts are in use (clients.contexts_max)"};
   }
   const uint64_t user = worker::DomainRules::user_of(terms.domain, terms.identity.uid);
-  uint32_t of_user = 0;
+  const size_t of_user_left = left_.count_of(user);
+  size_t of_user = of_user_left;
   uint32_t of_domain = 0;
   for (const auto& context : contexts_) {
     if (context == nullptr) continue;
@@ -172,12 +157,15 @@ Status ContextRegistry::check_contexts(const AttachTerms& terms) const {
   }
   if (of_user < options_.contexts_per_uid_max) return Ok{};
   const std::string who = user == terms.identity.uid ? "uid " + std::to_string(user) : "the domain";
-  return Error{EUSERS, who + " has " + std::to_string(of_user) +
-                           " contexts, as many as one uid may have "
+  return Error{EUSERS, who + " has " + std::to_string(of_user) + " contexts" +
+                           (of_user_left > 0 ? std::string(", with ended ones") + kStillOpen : "") +
+                           ", as many as one uid may have "
                            "(clients.contexts_per_uid_max)"};
 }
 
 Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
+  // A process that closes a context and opens another one has closed that memory meanwhile.
+  for (LeftMemory::Entry& left : left_.take_free()) free_left(regions_, std::move(left));
   if (Status room = check_contexts(terms); !room.ok()) return room.error();
   const auto arena_bytes = arena_bytes_for(terms.arena_bytes, options_);
   if (!arena_bytes.ok()) return arena_bytes.error();
@@ -223,21 +211,24 @@ void ContextRegistry::on_arena_done(uint32_t index) {
 
 /// The whole memory of a context counts: rings have their pages from the beginning, and the copy
 /// area gets them when a worker writes there, so both are the daemon's. Contexts whose memory is
-/// still held count, and memory that a thread has yet to free: clients that attach and leave in
-/// turn would fill the system with it.
+/// still held count, memory that a client keeps when it has left, and memory that a thread has yet
+/// to free: clients that attach and leave in turn would fill the system with it.
 Status ContextRegistry::check_memory(const AttachTerms& terms, uint64_t arena_bytes) const {
   const uint64_t user = worker::DomainRules::user_of(terms.domain, terms.identity.uid);
   const uint64_t to_free = regions_.context_bytes_to_free(user);
   const auto layout =
       channel::ContextLayout::of(workers_.count(), arena_bytes, copy_bytes_, options_.page_bytes);
-  uint64_t of_user = layout.total_bytes + to_free;
+  const uint64_t left = left_.bytes_of(user);
+  uint64_t of_user = layout.total_bytes + to_free + left;
   for (const auto& context : contexts_) {
     if (context == nullptr || context->user != user) continue;
     of_user += counted_bytes_of(context->layout.total_bytes, context->copy_bytes, copy_bytes_);
   }
   if (of_user <= options_.arena_bytes_per_uid_max) return Ok{};
   return Error{EDQUOT, std::string("the arenas, rings and copies of clients of one uid have") +
-                           (to_free > 0 ? ", with those that are still being freed," : "") +
+                           (left > 0 ? std::string(", with those of ended ones") + kStillOpen + ","
+                            : to_free > 0 ? ", with those that are still being freed,"
+                                          : "") +
                            " at most " + mib(options_.arena_bytes_per_uid_max) +
                            " together (clients.arena_bytes_per_uid_max)"};
 }
@@ -246,7 +237,8 @@ Result<std::unique_ptr<ContextRegistry::Context>> ContextRegistry::make_context(
     const AttachTerms& terms, uint64_t arena_bytes) {
   auto context = std::make_unique<Context>();
   context->arena_bytes = arena_bytes;
-  context->is_lent_to = is_lent_to(terms.identity);
+  context->is_lent_to = options_.lend == Lend::kUid ? terms.identity.uid == options_.lend_uid
+                                                    : options_.lend == Lend::kDomain;
   context->copy_bytes = copy_bytes_;
   context->layout = channel::ContextLayout::of(workers_.count(), context->arena_bytes,
                                                context->copy_bytes, options_.page_bytes);
@@ -254,6 +246,10 @@ Result<std::unique_ptr<ContextRegistry::Context>> ContextRegistry::make_context(
       SharedMemory::create("lyre-context", context->layout.total_bytes, SharedWith::kWriters);
   if (!memory.ok()) return memory.error();
   context->memory = std::move(*memory);
+  context->can_be_taken_back = can_be_taken_back(context->memory.fd());
+  auto client_memory = reopen(context->memory.fd());
+  if (!client_memory.ok()) return client_memory.error();
+  context->client_memory = std::move(*client_memory);
   if (Status allocated = allocate_written(*context); !allocated.ok()) return allocated.error();
   if (Status rings = make_rings(*context); !rings.ok()) return rings.error();
   return context;
@@ -359,11 +355,13 @@ void ContextRegistry::detach(uint32_t index, bool resets_sessions) {
   Context& context = *contexts_[index];
   LYRE_CHECK(context.is_attached);
   context.is_attached = false;
+  context.client_memory.reset();
   --attached_count_;
   for (uint32_t i = 0; i < workers_.count(); ++i) {
     workers_.unwatch(i, context.worker_rings[i].get());
   }
-  if (context.is_arena_at_job) return;  // no worker knows it: on_arena_done() drops it
+  // No worker knows it: on_arena_done() drops it.
+  if (context.is_arena_at_job) return detached_.push_back(index);
   worker::Command command;
   command.kind = worker::Command::Kind::kDetach;
   command.context = index;
@@ -393,6 +391,7 @@ void ContextRegistry::poll(std::vector<Expulsion>& out) {
     while (workers_.try_take(i, reply)) on_reply(i, reply, out);
   }
   regions_.poll();
+  for (LeftMemory::Entry& left : left_.take_free()) free_left(regions_, std::move(left));
   uint32_t robbed = regions_.take_faulted_context();
   for (; robbed != UINT32_MAX; robbed = regions_.take_faulted_context()) {
     expel(robbed, "pages of its memory are gone, or the system has none for them", out);
@@ -435,6 +434,7 @@ void ContextRegistry::on_detached(uint32_t worker, uint32_t index) {
   LYRE_CHECK(!context.is_attached && context.held_by.test(worker));
   context.held_by.reset(worker);
   if (context.held_by.any()) return;
+  detached_.push_back(index);
   drop(index);
 }
 
@@ -447,150 +447,6 @@ void ContextRegistry::shut_down() {
   worker::Command command;
   command.kind = worker::Command::Kind::kShutdown;
   for (uint32_t i = 0; i < workers_.count(); ++i) post(i, command);
-}
-
-void ContextRegistry::write_handover(RegistryRecord record, record::Writer& out,
-                                     std::vector<int>& descriptors) const {
-  record::Writer records;
-  std::vector<int> regions;
-  record.next_generation = next_generation_;
-  record.region_uses = regions_.uses();
-  const auto is_left = [](const auto& c) { return c != nullptr && !c->is_gone(); };
-  record.client_count =
-      static_cast<uint32_t>(std::count_if(contexts_.begin(), contexts_.end(), is_left));
-  record.region_count = regions_.write_handover(records, regions);
-  out.add(record::Kind::kRegistry, kDaemonHandoverVersion,
-          [&](record::FieldWriter& fields) { list_registry(fields, std::as_const(record)); });
-  for (const auto& context : contexts_) {
-    if (is_left(context)) write_client(*context, out, descriptors);
-  }
-  out.append(records);
-  descriptors.insert(descriptors.end(), regions.begin(), regions.end());
-}
-
-void ContextRegistry::write_client(const Context& context, record::Writer& out,
-                                   std::vector<int>& descriptors) const {
-  const AttachTerms& terms = context.terms;
-  const ClientRecord client{.context = context.index,
-                            .generation = context.generation,
-                            .pid = terms.identity.pid,
-                            .uid = terms.identity.uid,
-                            .gid = terms.identity.gid,
-                            .label = terms.label,
-                            .abi_version = terms.abi_version,
-                            .domain = terms.domain == nullptr ? kNoDomain : terms.domain->index,
-                            .registered_bytes_max = terms.registered_bytes_of_domain_max,
-                            .arena_bytes = context.arena_bytes,
-                            .copy_bytes = context.copy_bytes,
-                            .page_bytes = options_.page_bytes,
-                            .is_attached = context.is_attached,
-                            .held_by = context.held_by.to_ullong()};
-  out.add(record::Kind::kClient, kDaemonHandoverVersion,
-          [&](record::FieldWriter& fields) { list_client(fields, client); });
-  for (const int fd : {context.memory.fd(), context.wake_read.get(), context.wake_write.get()}) {
-    descriptors.push_back(fd);
-  }
-  for (const OwnedFd& ring : context.worker_rings) descriptors.push_back(ring.get());
-}
-
-Status ContextRegistry::take_over(const RegistryRecord& record,
-                                  std::span<const worker::DomainRules> domains, record::Reader& in,
-                                  DescriptorQueue& descriptors) {
-  first_generation_ = next_generation_ = record.next_generation;
-  for (uint32_t i = 0; i < record.client_count; ++i) {
-    if (Status status = take_over_client(domains, in, descriptors); !status.ok()) return status;
-  }
-  return regions_.take_over(record.region_count, record.region_uses, in, descriptors);
-}
-
-Status ContextRegistry::check_client(const ClientRecord& record,
-                                     std::span<const worker::DomainRules> domains) const {
-  if (record.context >= contexts_.size()) {
-    return Error{EUSERS, "context " + std::to_string(record.context) +
-                             " is in use, which is more than clients.contexts_max allows"};
-  }
-  if (!channel::kAbiVersions.has(record.abi_version)) {
-    return Error{EPROTONOSUPPORT, "a client speaks version " + std::to_string(record.abi_version) +
-                                      " of the channel, which this daemon does not"};
-  }
-  const uint32_t count = workers_.count();
-  const uint64_t known = count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
-  const bool has_domain = record.domain == kNoDomain || record.domain < domains.size();
-  const bool is_held = record.is_attached ? record.held_by == 0 : record.held_by != 0;
-  if (contexts_[record.context] == nullptr && has_domain && is_held &&
-      (record.held_by & ~known) == 0 && record.page_bytes == options_.page_bytes &&
-      record.generation < next_generation_) {
-    return Ok{};
-  }
-  return Error{EPROTO, "the record of a client is not right"};
-}
-
-Status ContextRegistry::take_over_client(std::span<const worker::DomainRules> domains,
-                                         record::Reader& in, DescriptorQueue& descriptors) {
-  ClientRecord record;
-  const auto list = [&](record::FieldReader& fields) { list_client(fields, record); };
-  if (!in.take(record::Kind::kClient, kDaemonHandoverVersion, list)) {
-    return Error{EPROTO, "the record of a client is not right"};
-  }
-  if (Status status = check_client(record, domains); !status.ok()) return status;
-  const DomainLimits limits = limits_of_domain(options_, record.domain);
-  auto made = std::make_unique<Context>();
-  Context& context = *made;
-  context.index = record.context;
-  context.generation = record.generation;
-  context.terms = {.identity = {.pid = record.pid, .uid = record.uid, .gid = record.gid},
-                   .abi_version = record.abi_version,
-                   .arena_bytes = record.arena_bytes,
-                   .label = record.label,
-                   .domain = record.domain == kNoDomain ? nullptr : &domains[record.domain],
-                   .contexts_of_domain_max = limits.contexts_max,
-                   .registered_bytes_of_domain_max = limits.registered_bytes_max};
-  context.user = worker::DomainRules::user_of(context.terms.domain, record.uid);
-  context.is_attached = record.is_attached;
-  context.held_by = record.held_by;
-  if (Status status = take_over_memory(record, context, descriptors); !status.ok()) return status;
-  regions_.set_owner(context.index, context.user, limits.registered_bytes_max);
-  const Status guarded = regions_.guard_arena(context.index, context.arena(), context.arena_bytes);
-  if (!guarded.ok()) return guarded;
-  if (record.is_attached) ++attached_count_;
-  if (options_.ports.map) {
-    options_.ports.map(context.arena(), context.arena_bytes, options_.page_bytes);
-  }
-  contexts_[record.context] = std::move(made);
-  return Ok{};
-}
-
-/// Its rings are where they were: the client knows nothing of another daemon.
-Status ContextRegistry::take_over_memory(const ClientRecord& record, Context& context,
-                                         DescriptorQueue& descriptors) {
-  context.arena_bytes = record.arena_bytes;
-  context.copy_bytes = record.copy_bytes;
-  context.layout = channel::ContextLayout::of(workers_.count(), record.arena_bytes,
-                                              record.copy_bytes, options_.page_bytes);
-  auto memory = SharedMemory::adopt(descriptors.take(), context.layout.total_bytes);
-  if (!memory.ok()) return memory.error();
-  context.memory = std::move(*memory);
-  context.wake_read = descriptors.take();
-  context.wake_write = descriptors.take();
-  for (uint32_t i = 0; i < workers_.count(); ++i) {
-    context.worker_rings.push_back(descriptors.take());
-    if (!context.worker_rings.back().is_open()) return Error{EPROTO, "a client's bell is missing"};
-  }
-  return record.is_attached ? watch_rings(context) : Status(Ok{});
-}
-
-std::vector<worker::Command> ContextRegistry::handover_commands(uint32_t worker) const {
-  const auto has = [worker](const Context* context) {
-    return context != nullptr && (context->is_attached || context->held_by.test(worker));
-  };
-  std::vector<worker::Command> commands;
-  for (const auto& context : contexts_) {
-    if (has(context.get())) commands.push_back(attach_command(*context, worker));
-  }
-  // The memory of a client that left stays until all workers have let go of the client.
-  const auto knows = [&](uint32_t index) { return has(contexts_[index].get()); };
-  regions_.append_commands(worker, knows, commands);
-  return commands;
 }
 
 }  // namespace lyre

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/base/descriptor_queue.h"
@@ -14,6 +15,7 @@
 #include "daemon/base/shared_memory.h"
 #include "daemon/config/config.h"
 #include "daemon/control/capture_registry.h"
+#include "daemon/control/left_memory.h"
 #include "daemon/memory/region_registry.h"
 #include "daemon/protocol/client_identity.h"
 #include "daemon/protocol/handover_records.h"
@@ -74,6 +76,7 @@ struct Expulsion {
 /// All contexts of the daemon and their memory. Nothing blocks: commands for a full inbox are kept
 /// here and posted by poll(). Thread: the control thread. Owner: memory lives until every worker
 /// has answered kDetached, or until this object ends, which needs workers and ports that are gone.
+/// Afterwards it counts until no client has it open.
 class ContextRegistry {
  public:
   ContextRegistry(WorkerSet& workers, const RegistryOptions& options);
@@ -99,6 +102,9 @@ class ContextRegistry {
   /// Posts waiting commands and takes the workers' replies. Appends contexts that broke a rule to
   /// `out`: the caller disconnects and detaches them.
   void poll(std::vector<Expulsion>& out);
+  /// Contexts that were detached, and of which no worker and no port reads memory any more: each
+  /// once, since the last call.
+  std::vector<uint32_t> take_detached() { return std::exchange(detached_, {}); }
 
   /// Asks every worker to reset its sessions; poll() takes the answers.
   void shut_down();
@@ -135,7 +141,6 @@ class ContextRegistry {
 
   Status check_contexts(const AttachTerms& terms) const;
   Status check_memory(const AttachTerms& terms, uint64_t arena_bytes) const;
-  bool is_lent_to(const ClientIdentity& identity) const;
   Result<std::unique_ptr<Context>> make_context(const AttachTerms& terms, uint64_t arena_bytes);
   Status allocate_written(const Context& context) const;
   Status make_rings(Context& context);
@@ -169,7 +174,9 @@ class ContextRegistry {
   std::vector<std::deque<worker::Command>> waiting_;
   RegionRegistry regions_;
   CaptureRegistry captures_;
-  uint64_t first_generation_ = 1;  ///< of this process
+  LeftMemory left_;
+  std::vector<uint32_t> detached_;  ///< see take_detached()
+  uint64_t first_generation_ = 1;   ///< of this process
   uint64_t next_generation_ = 1;
   std::map<const worker::DomainRules*, uint64_t> attached_totals_;  ///< by domain
   uint32_t attached_count_ = 0;

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <utility>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
@@ -463,38 +464,66 @@ bool ControlClient::reply(std::span<const uint8_t> bytes, std::span<const int> d
   if (sent.ok()) return true;
   // Answers are not queued: a client whose socket is full is disconnected.
   log(spdlog::level::info, "disconnected: " + sent.error().text);
-  end("");
+  // A process that has gone needs no reason. Another one may reuse its memory at the hang-up, so
+  // that comes after the detach.
+  const bool has_gone = sent.error().code == EPIPE || sent.error().code == ECONNRESET;
+  end(context_ && descriptors.empty() && !has_gone ? "its answers were not read" : "");
   return false;
 }
 
 void ControlClient::end(std::string_view reason) {
   if (is_over_) return;
   is_over_ = true;
+  reason_ = reason;
   const auto self = shared_from_this();  // forget() drops the table's share
-  if (!reason.empty()) {
-    auto message = make_message<channel::Goodbye>(channel::Control::kGoodbye);
-    copy_text(message.text, reason);
-    // A client whose socket is full sees only that the connection is closed.
-    static_cast<void>(send_packet(socket_.native_handle(), bytes_of(message), {}));
-  }
   boost::system::error_code ignored;
-  ::shutdown(socket_.native_handle(), SHUT_RDWR);
   socket_.cancel(ignored);
   process_.close(ignored);
   attach_deadline_.cancel();
   read_again_.cancel();
   region_deadline_.cancel();
-  if (awaited_mapping_ != 0) server_.mappings_.forget(awaited_mapping_);
-  if (context_) {
-    log(spdlog::level::info, "detached from context " + std::to_string(*context_));
-    server_.registry_.detach(*context_, !reason.empty());
-    context_.reset();
-  }
+  if (awaited_mapping_ != 0) server_.mappings_.forget(std::exchange(awaited_mapping_, 0));
+  awaited_region_ = 0;
+  has_held_request_ = false;  // its timer is await_detach()'s now
   if (capture_) {
     log(spdlog::level::info, "captures no more");
     server_.registry_.captures().end(*capture_);
     capture_.reset();
   }
+  if (!context_) return hang_up();
+  leave_context();
+  if (reason_.empty()) return hang_up();
+  await_detach();
+}
+
+void ControlClient::leave_context() {
+  log(spdlog::level::info, "detached from context " + std::to_string(*context_));
+  server_.registry_.detach(*context_, !reason_.empty());
+  left_context_ = std::exchange(context_, std::nullopt);
+}
+
+/// A client that has the Goodbye may change the memory that it sent from: a worker or a NIC that
+/// read it then would send the changed bytes.
+void ControlClient::await_detach() {
+  region_deadline_.expires_after(std::chrono::nanoseconds(kGoodbyeTimeout.value));
+  region_deadline_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (!error) self->hang_up();
+  });
+}
+
+void ControlClient::hang_up() {
+  const auto self = shared_from_this();
+  end("");  // unless it has begun
+  if (std::exchange(has_hung_up_, true)) return;
+  region_deadline_.cancel();
+  left_context_.reset();
+  if (!reason_.empty()) {
+    auto message = make_message<channel::Goodbye>(channel::Control::kGoodbye);
+    copy_text(message.text, reason_);
+    // A client whose socket is full sees only that the connection is closed.
+    static_cast<void>(send_packet(socket_.native_handle(), bytes_of(message), {}));
+  }
+  ::shutdown(socket_.native_handle(), SHUT_RDWR);
   server_.forget(id_);
 }
 

@@ -43,8 +43,13 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
 
   /// Begins to take requests. `process` is a pidfd, or none.
   void start(OwnedFd process);
-  /// Sends `reason` unless it is empty, detaches the context and shuts the connection down.
+  /// Takes no more requests, and detaches the context. Then hang_up(): at once without a reason, or
+  /// when the server says that the context is detached, or after kGoodbyeTimeout.
   void end(std::string_view reason);
+  /// Sends the reason of end(), if there is one, and shuts the connection down.
+  void hang_up();
+  bool awaits_detach_of(uint32_t context) const { return left_context_ == context; }
+  bool awaits_detach() const { return left_context_.has_value(); }
 
   /// Goes on with a client whose context was taken over.
   void go_on(OwnedFd process, uint32_t context, const std::string& label);
@@ -89,6 +94,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void grant(const ContextGrant& grant);
   void refuse(const Error& error);
   void end_malformed(const Error& error);
+  void leave_context();
+  void await_detach();
   bool reply(std::span<const uint8_t> bytes, std::span<const int> descriptors);
 
   ControlServer& server_;
@@ -103,6 +110,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   boost::asio::steady_timer read_again_;
   uint32_t vain_reads_ = 0;  ///< of the next request, in a row
   std::optional<uint32_t> context_;
+  std::optional<uint32_t> left_context_;  ///< set while hang_up() waits for its workers
+  std::string reason_;                    ///< for the Goodbye
   std::optional<CaptureRegistry::Id> capture_;
   uint64_t awaited_mapping_ = 0;  ///< of the pending request, at the opener; 0: none
   uint32_t awaited_region_ = 0;   ///< of the pending request; 0: none
@@ -111,6 +120,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   std::chrono::steady_clock::time_point next_removals_until_{};  ///< have kNextRegionTimeout
   bool has_held_request_ = false;
   bool is_over_ = false;
+  bool has_hung_up_ = false;
 };
 
 }  // namespace lyre

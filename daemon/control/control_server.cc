@@ -82,7 +82,7 @@ ControlServer::ControlServer(boost::asio::io_context& io, MappingOpener& mapping
 
 ControlServer::~ControlServer() {
   stop_accepting();
-  while (!clients_.empty()) clients_.begin()->second->end("");
+  hang_up_all();
 }
 
 Status ControlServer::open() {
@@ -127,8 +127,10 @@ uint32_t ControlServer::write_handover(uint32_t number, record::Writer& out,
 }
 
 bool ControlServer::has_pending_requests() const {
-  return std::any_of(clients_.begin(), clients_.end(),
-                     [](const auto& entry) { return entry.second->is_request_pending(); });
+  return std::any_of(clients_.begin(), clients_.end(), [](const auto& entry) {
+    // A client that waits for its Goodbye is not handed over.
+    return entry.second->is_request_pending() || entry.second->awaits_detach();
+  });
 }
 
 void ControlServer::hold_memory_requests(bool is_held) {
@@ -323,7 +325,7 @@ void ControlServer::stop_accepting() {
 }
 
 void ControlServer::hang_up_all() {
-  while (!clients_.empty()) clients_.begin()->second->end("");
+  while (!clients_.empty()) clients_.begin()->second->hang_up();
 }
 
 void ControlServer::expel(const Expulsion& expulsion) {
@@ -333,6 +335,12 @@ void ControlServer::expel(const Expulsion& expulsion) {
     client->log(spdlog::level::warn, std::string("disconnected: ") + expulsion.reason);
     client->end(expulsion.reason);
     return;
+  }
+}
+
+void ControlServer::on_detached(uint32_t context) {
+  for (const auto& [id, client] : clients_) {
+    if (client->awaits_detach_of(context)) return client->hang_up();
   }
 }
 

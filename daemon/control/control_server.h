@@ -134,8 +134,11 @@ class ControlServer {
   /// Closes the connection of every client and detaches it. Without a Goodbye: a client takes that
   /// for the answer to a broken rule, and attaches to no later daemon.
   void hang_up_all();
-  /// Disconnects the client of a context that broke a rule.
+  /// Disconnects the client of a context that broke a rule. It is told so when on_detached() was
+  /// called for the context, or after kGoodbyeTimeout.
   void expel(const Expulsion& expulsion);
+  /// See ContextRegistry::take_detached().
+  void on_detached(uint32_t context);
   /// Answers a client's request about registered memory.
   void answer(const RegionAnswer& answer);
 

@@ -44,6 +44,9 @@ class ControlServers {
   void expel(const Expulsion& expulsion) {
     for (const auto& server : servers_) server->expel(expulsion);
   }
+  void on_detached(uint32_t context) {
+    for (const auto& server : servers_) server->on_detached(context);
+  }
   void answer(const RegionAnswer& answer) {
     for (const auto& server : servers_) server->answer(answer);
   }

@@ -52,6 +52,7 @@ void ReplyTaker::look() {
   expulsions_.clear();
   registry_->poll(expulsions_);
   for (const Expulsion& expulsion : expulsions_) control_->expel(expulsion);
+  for (const uint32_t context : registry_->take_detached()) control_->on_detached(context);
   for (const RegionAnswer& answer : registry_->regions().take_answers()) control_->answer(answer);
 }
 

@@ -16,9 +16,9 @@ inline constexpr uint32_t kTelemetryEntriesMax = 4096;
 /// of a plugin version with another size stays, too, and that of a process that was killed before
 /// it gave its file a size. It may remove the files of others where the directory is its own. A
 /// link in the directory's place is not followed. Fails: never; a directory that is not there has
-/// none. Blocks: no open or lock waits. The removal waits for calls of clients that change the
-/// file, and frees its memory, so that a client can make it take long. Thread: any that may wait
-/// for clients, also at the end of the process: it uses nothing but `directory`.
+/// none. Blocks: no open or lock of a file waits. The removal waits, where no signal ends it, for
+/// calls of clients that change the file, which can last for ever. Thread: that of a process which
+/// has nothing that the daemon needs (daemon/host/telemetry_sweeper.h).
 uint32_t remove_dead_telemetry(const std::string& directory);
 
 }  // namespace lyre

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "daemon/base/daemon_limits.h"
+#include "daemon/base/shared_memory.h"
 #include "daemon/protocol/handover_records.h"
 #include "stack/base/check.h"
 
@@ -312,12 +313,23 @@ void RegionRegistry::close_memory(uint32_t context, OwnedFd file, uint64_t bytes
                counted_bytes);
 }
 
+void RegionRegistry::free_memory(const BackgroundJobs::Owner& owner, OwnedFd file, uint64_t bytes,
+                                 uint64_t counted_bytes) {
+  close_memory(owner, std::move(file), bytes, counted_bytes, free_pages);
+}
+
 void RegionRegistry::close_memory(const BackgroundJobs::Owner& owner, OwnedFd file, uint64_t bytes,
-                                  uint64_t counted_bytes) {
-  if (bytes <= kMapAtOnceBytesMax && is_freed_at_once(file.get())) return;
+                                  uint64_t counted_bytes, void (*before)(int fd)) {
+  if (bytes <= kMapAtOnceBytesMax && is_freed_at_once(file.get())) {
+    if (before != nullptr) before(file.get());
+    return;
+  }
   // A job can be copied.
   auto shared = std::make_shared<OwnedFd>(std::move(file));
-  const auto close = [shared] { shared->reset(); };
+  const auto close = [shared, before] {
+    if (before != nullptr) before(shared->get());
+    shared->reset();
+  };
   frees_.submit(0, owner, close, counted_bytes);
 }
 

@@ -88,6 +88,9 @@ class RegionRegistry {
   /// the file, its pages end with it, which takes some 0.2 s for each GiB. `counted_bytes`: what
   /// context_bytes_to_free() tells of it meanwhile.
   void close_memory(uint32_t context, OwnedFd file, uint64_t bytes, uint64_t counted_bytes = 0);
+  /// The same after its pages were freed, for the memory of a context. REQUIRES: take_back().
+  void free_memory(const BackgroundJobs::Owner& owner, OwnedFd file, uint64_t bytes,
+                   uint64_t counted_bytes);
   /// Of contexts of the user whose memory the thread has not closed yet.
   uint64_t context_bytes_to_free(uint64_t user) const { return frees_.undone_bytes_of(user); }
 
@@ -160,7 +163,7 @@ class RegionRegistry {
   void on_job_done(uint32_t index);
   static BackgroundJobs::Owner owner_of(const Region& region);
   void close_memory(const BackgroundJobs::Owner& owner, OwnedFd file, uint64_t bytes,
-                    uint64_t counted_bytes);
+                    uint64_t counted_bytes, void (*before)(int fd) = nullptr);
   void drop(uint32_t index);
   void unmap(uint32_t index);
   void forget(uint32_t index);

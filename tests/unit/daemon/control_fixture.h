@@ -48,7 +48,11 @@ class RawClient {
   }
   bool is_connected() const { return is_connected_; }
   int fd() const { return socket_.get(); }
-  void hang_up() { socket_.reset(); }
+  /// As a client that closes its context.
+  void hang_up() {
+    socket_.reset();
+    descriptors_.clear();
+  }
 
   template <typename Message>
   void send(const Message& message) {
@@ -186,7 +190,18 @@ class ControlServerTest : public ::testing::Test {
     EXPECT_EQ(message.header.type, type);
     return message;
   }
+  /// As ReplyTaker does.
+  void take_replies() {
+    std::vector<Expulsion> expulsions;
+    registry_.poll(expulsions);
+    for (const Expulsion& expulsion : expulsions) server_->expel(expulsion);
+    for (const uint32_t context : registry_.take_detached()) server_->on_detached(context);
+    run();
+  }
+  /// A client that has a context is told when the workers have let go of it.
   void expect_goodbye(RawClient& client, const std::string& text) {
+    workers_.answer_detaches();
+    if (server_) take_replies();
     const auto goodbye = expect_message<channel::Goodbye>(client, Control::kGoodbye);
     EXPECT_EQ(std::string(goodbye.text), text);
     const auto end = client.receive();

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -210,6 +211,29 @@ TEST(ContextHandover, WhatAWorkerHasLetGoOfIsNotGivenToItsSuccessor) {
   fresh.poll();
   EXPECT_EQ(fresh.registry->held_count(), 1u);
   EXPECT_EQ(fresh.registry->regions().count(staying), 0u);
+}
+
+// A client that kept its memory took another share from each daemon that took over.
+TEST(ContextHandover, MemoryCountsWhileItsClientHasItOpen) {
+  const AttachTerms terms{.identity = {.pid = 42, .uid = 7, .gid = 1}, .arena_bytes = 1 << 20};
+  Side old;
+  const auto grant = old.registry->attach(terms);
+  ASSERT_TRUE(grant.ok()) << grant.error().text;
+  OwnedFd kept(::fcntl(grant.value().memory_fd, F_DUPFD_CLOEXEC, 0));
+  const Left left = old.leave();
+  old.registry.reset();
+
+  RegistryOptions options = handover_options();
+  options.contexts_per_uid_max = 1;
+  Side fresh(options);
+  ASSERT_TRUE(fresh.take(left).ok());
+  fresh.registry->detach(grant.value().index, false);
+  fresh.workers.answer_detaches();
+  fresh.poll();
+  EXPECT_FALSE(fresh.registry->attach(terms).ok());
+  kept.reset();
+  fresh.poll();
+  EXPECT_TRUE(fresh.registry->attach(terms).ok());
 }
 
 TEST(ContextHandover, AClientStaysInItsDomain) {

@@ -1,7 +1,16 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "daemon/base/daemon_limits.h"
 #include "daemon/base/descriptor_queue.h"
@@ -108,6 +117,120 @@ TEST(ContextMemoryShare, OfAllContextsOfAUidFitsTheDefaults) {
                              .total_bytes;
   const Config config = parse_config(kOnePort, "test").value();
   EXPECT_LE(config.contexts_per_uid_max * bytes, config.arena_bytes_per_uid_max);
+}
+
+uint64_t bytes_with_pages(int file) {
+  struct stat facts {};
+  EXPECT_EQ(::fstat(file, &facts), 0);
+  return static_cast<uint64_t>(facts.st_blocks) * 512;
+}
+
+/// A uid that may have one context, and has left it.
+class LeftContext : public ::testing::TestWithParam<uint64_t> {
+ protected:
+  LeftContext() : registry_(workers_, options()) {
+    const auto grant = attach();
+    EXPECT_TRUE(grant.ok()) << grant.error().text;
+    if (!grant.ok()) return;
+    client_ = OwnedFd(::fcntl(grant.value().memory_fd, F_DUPFD_CLOEXEC, 0));
+    const std::string path = "/proc/self/fd/" + std::to_string(client_.get());
+    hidden_ = OwnedFd(::open(path.c_str(), O_PATH | O_CLOEXEC));
+    const worker::Command& told = workers_.posted[0].back();
+    arena_offset_ = told.arena_offset;
+    std::memset(told.memory + told.arena_offset, 0x5a, told.arena_bytes);
+    registry_.detach(grant.value().index, false);
+    workers_.answer_detaches();
+    poll();
+  }
+
+  RegistryOptions options() const {
+    RegistryOptions out = small_options();
+    out.arena_bytes_max = GetParam();
+    out.arena_bytes_per_uid_max = GetParam() + (10 << 20);  // rings and copies have 9 MiB
+    return out;
+  }
+  Result<ContextGrant> attach() {
+    AttachTerms terms = small_terms(7);
+    terms.arena_bytes = GetParam();
+    return registry_.attach(terms);
+  }
+  void poll() {
+    std::vector<Expulsion> none;
+    registry_.poll(none);
+  }
+  /// At most a minute.
+  bool attaches_after_a_while() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (std::chrono::steady_clock::now() < end) {
+      poll();
+      if (attach().ok()) return true;
+      std::this_thread::yield();
+    }
+    return false;
+  }
+
+  FakeWorkers workers_{2};
+  ContextRegistry registry_;
+  OwnedFd client_;  ///< what the client was given
+  OwnedFd hidden_;  ///< holds the file, and does not have it open
+  uint64_t arena_offset_ = 0;
+};
+
+// Twelve clients that kept what they were given of 1 GiB each, and hung up, took 12 GiB.
+TEST_P(LeftContext, CountsAndStaysWhileItsClientHasItOpen) {
+  poll();
+  const auto refused = attach();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, EDQUOT);
+  EXPECT_NE(refused.error().text.find("still has open"), std::string::npos) << refused.error().text;
+  EXPECT_GE(bytes_with_pages(hidden_.get()), GetParam());
+  uint8_t byte = 0;
+  EXPECT_EQ(::pread(client_.get(), &byte, 1, static_cast<off_t>(arena_offset_)), 1);
+  EXPECT_EQ(byte, 0x5a) << "its client may still read it";
+}
+
+TEST_P(LeftContext, IsFreedBeforeItCountsNoMore) {
+  client_.reset();
+  ASSERT_TRUE(attaches_after_a_while());
+  EXPECT_EQ(bytes_with_pages(hidden_.get()), 0u);
+}
+
+TEST_P(LeftContext, CountsWhileItsClientMapsIt) {
+  void* mapped = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, client_.get(), 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  client_.reset();
+  poll();
+  EXPECT_FALSE(attach().ok());
+  ::munmap(mapped, 4096);
+  EXPECT_TRUE(attaches_after_a_while());
+}
+
+INSTANTIATE_TEST_SUITE_P(FreedAtOnceAndByAThread, LeftContext,
+                         ::testing::Values(uint64_t{1} << 20, uint64_t{64} << 20));
+static_assert(kMapAtOnceBytesMax < (uint64_t{64} << 20));
+
+// Each has a descriptor of the daemon.
+TEST(ContextMemoryShare, ContextsThatWereLeftCountAsWell) {
+  FakeWorkers workers{2};
+  RegistryOptions options = small_options();
+  options.contexts_per_uid_max = 1;
+  ContextRegistry registry(workers, options);
+  const auto grant = registry.attach(small_terms(7));
+  ASSERT_TRUE(grant.ok()) << grant.error().text;
+  OwnedFd kept(::fcntl(grant.value().memory_fd, F_DUPFD_CLOEXEC, 0));
+  registry.detach(grant.value().index, false);
+  workers.answer_detaches();
+  std::vector<Expulsion> none;
+  registry.poll(none);
+  EXPECT_EQ(registry.held_count(), 0u);
+  const auto refused = registry.attach(small_terms(7));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().text,
+            "uid 7 has 1 contexts, with ended ones whose memory a process still has open, as many "
+            "as one uid may have (clients.contexts_per_uid_max)");
+  kept.reset();
+  registry.poll(none);
+  EXPECT_TRUE(registry.attach(small_terms(7)).ok());
 }
 
 }  // namespace

@@ -117,6 +117,8 @@ TEST_F(ForeignDescriptors, ThatNothingReceivedAreClosedWithTheConnectionAndMakeN
   client_->send_bytes({});   // looks like the end
   pass_one();
   run();
+  workers_.answer_detaches();
+  take_replies();
   EXPECT_EQ(waiting(), 1u);
   expect_still_serving();
   let_all_go();
