@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "machine/kernel_modules.h"
 #include "machine/nics.h"
 
 namespace lyre::machine {
@@ -14,8 +15,9 @@ struct DriverChoice {
 };
 DriverChoice default_driver(const Nic& nic);
 
-/// The command that provides a driver which the kernel does not bring; empty: it should have it.
-std::string remedy_for(const std::string& driver);
+/// The command that provides a driver which the kernel does not bring, for this kernel and for
+/// those that upgrades install; empty: it should have it. `release`: as running_release().
+std::string remedy_for(const std::string& driver, const std::string& release = running_release());
 
 /// Azure's NIC. One PCI function of it has a port for each NIC of the machine.
 bool is_mana(const Nic& nic);

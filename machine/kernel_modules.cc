@@ -3,6 +3,8 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstring>
 
 namespace lyre::machine {
 namespace {
@@ -26,21 +28,49 @@ bool is_listed(const std::string& file, const std::string& module) {
 
 }  // namespace
 
-std::string modules_folder() {
+std::string running_release() {
   utsname system{};
   ::uname(&system);
-  return std::string("/lib/modules/") + system.release;
+  return system.release;
+}
+
+std::string modules_folder() { return "/lib/modules/" + running_release(); }
+
+/// The kind begins with the first letter behind a '-': 6.1.0-57-cloud-amd64, 6.12.43+deb13-amd64.
+std::string headers_package(const std::string& release) {
+  for (size_t at = release.find('-'); at != std::string::npos; at = release.find('-', at + 1)) {
+    if (std::islower(static_cast<unsigned char>(release[at + 1])) == 0) continue;
+    const std::string kind = release.substr(at + 1);
+    const bool is_name = std::ranges::all_of(kind, [](unsigned char c) {
+      return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '-';
+    });
+    return is_name ? "linux-headers-" + kind : "";
+  }
+  return "";
+}
+
+std::string newer_kernel(const std::string& release, const std::string& folder) {
+  std::string newest = release;
+  for (const std::string& name : entries(folder)) {
+    const bool is_newer = ::strverscmp(name.c_str(), newest.c_str()) > 0;
+    if (is_newer && exists(folder + "/" + name + "/modules.dep")) newest = name;
+  }
+  return newest == release ? "" : newest;
+}
+
+bool is_module_in(const std::string& folder, const std::string& driver) {
+  const std::string index = folder + "/modules.dep";
+  if (!exists(index)) return true;
+  const std::string module = module_name(driver);
+  return is_listed(index, module) || is_listed(folder + "/modules.builtin", module);
 }
 
 bool is_driver_available(const std::string& driver, const Roots& roots, const std::string& folder) {
-  const std::string module = module_name(driver);
-  if (exists(roots.sys + "/module/" + module)) return true;
+  if (exists(roots.sys + "/module/" + module_name(driver))) return true;
   for (const char* bus : {"pci", "vmbus"}) {
     if (exists(roots.sys + "/bus/" + bus + "/drivers/" + driver)) return true;
   }
-  const std::string index = folder + "/modules.dep";
-  if (!exists(index)) return true;
-  return is_listed(index, module) || is_listed(folder + "/modules.builtin", module);
+  return is_module_in(folder, driver);
 }
 
 }  // namespace lyre::machine

@@ -115,6 +115,7 @@ class DoctorOfAContainer(unittest.TestCase):
                 found = self.findings(container, 0)
             self.assertIn(f"{container.pid} (sleep)", found["job"]["saw"])
             self.assertIn("/opt/lyre/libnccl-net-lyre.so", found["nccl plugin"]["saw"])
+            self.assertIn("NCCL_NET_PLUGIN_REF_COUNT is not set", found["nccl reload"]["saw"])
             self.assertIn("answers", found["job socket"]["saw"])
             self.assertRegex(found["glibc"]["saw"], r"^2\.\d+$")
 

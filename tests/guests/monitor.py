@@ -5,6 +5,7 @@ import os
 import socket
 
 TIMEOUT_S = 60
+ANNOUNCEMENT = {"initial": 20, "max": 50, "rounds": 100, "step": 5}
 
 
 class MonitorError(Exception):
@@ -24,9 +25,12 @@ class Monitor:
         self._execute("qmp_capabilities")
 
     def perform(self, words):
-        """"cable on", "cable off", "unplug" or "plug"."""
+        """"cable on", "cable off", "announce", "unplug" or "plug"."""
         if words in ("cable on", "cable off"):
             self._execute("set_link", name=self._nic["id"], up=words == "cable on")
+        elif words == "announce":
+            # As at the end of a migration; times in milliseconds.
+            self._execute("announce-self", **ANNOUNCEMENT)
         elif words == "unplug":
             self._execute("device_del", id=self._nic["id"])
         elif words == "plug":

@@ -1,6 +1,11 @@
 #include <gtest/gtest.h>
+#include <rte_dev.h>
+#include <rte_ethdev.h>
+#include <sched.h>
+#include <sys/mount.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -260,6 +265,37 @@ TEST_F(XdpInterfacesThatGo, CostNoSlotsWhenAPortIsClosed) {
   ports_[1]->suspend();
   ports_[1]->close();
   EXPECT_EQ(slots_free()[1], all_slots()[1]);
+}
+
+/// Shows a device on a VMbus, to this thread only.
+bool show_vmbus_device(const std::string& folder) {
+  return unshare(CLONE_NEWNS) == 0 &&
+         mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount("none", "/sys/bus", "tmpfs", 0, nullptr) == 0 &&
+         std::filesystem::create_directories(folder);
+}
+
+// `lyre nic unbind` under a daemon: two drivers used the NIC.
+TEST(NicsThatGo, ToAnotherKernelDriverAreClosed) {
+  const std::string name = "net_null9";
+  const std::string folder = "/sys/bus/vmbus/devices/" + name;
+  auto started = environment();
+  ASSERT_TRUE(started) << started.error().text;
+  auto memory = (*started)->make_memory(0, {.rx_slots = 1024, .tx_packets = 256});
+  ASSERT_TRUE(memory) << memory.error().text;
+  PacketMemory* const memories[] = {memory->get()};
+  ASSERT_EQ(rte_eal_hotplug_add("vdev", name.c_str(), ""), 0);
+  if (!show_vmbus_device(folder)) GTEST_SKIP() << "needs the right to mount";
+  auto port = (*started)->open_port({.device = "vmbus:" + name}, memories);
+  ASSERT_TRUE(port) << port.error().text;
+  (*port)->look(seconds(1));
+  EXPECT_EQ((*port)->state(), PortState::kRunning);
+  std::filesystem::create_directory_symlink("/sys/bus/vmbus", folder + "/driver");
+  (*port)->look(seconds(2));
+  EXPECT_EQ((*port)->state(), PortState::kAway);
+  EXPECT_FALSE(restart_at_once(**port));
+  uint16_t id = 0;
+  EXPECT_NE(rte_eth_dev_get_port_by_name(name.c_str(), &id), 0) << "DPDK has no such port any more";
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace lyre::tools {
 namespace {
@@ -58,6 +59,15 @@ ConfiguredPackets configured_packets(const std::string& config_path) {
 
 std::string configured_socket(const std::string& config_path) {
   return file_at(config_path)["daemon"]["socket"].value_or(std::string());
+}
+
+std::string daemon_socket(const GlobalOptions& globals, const std::string& config_path) {
+  const char* variable = std::getenv("LYRE_SOCKET");
+  for (const std::string& path : {globals.socket_path, std::string(variable ? variable : ""),
+                                  configured_socket(config_path)}) {
+    if (!path.empty()) return path;
+  }
+  return "/run/lyre/lyred.sock";
 }
 
 }  // namespace lyre::tools

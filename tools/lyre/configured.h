@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/lyre/options.h"
+
 /// What `lyre` itself reads of lyred.toml. `lyred --check` says what is wrong in it.
 namespace lyre::tools {
 
@@ -21,5 +23,9 @@ ConfiguredPackets configured_packets(const std::string& config_path);
 
 /// daemon.socket; empty where it is the usual one, or as above.
 std::string configured_socket(const std::string& config_path);
+
+/// The socket that was asked for, else that of $LYRE_SOCKET, of the configuration, or the usual
+/// one.
+std::string daemon_socket(const GlobalOptions& globals, const std::string& config_path);
 
 }  // namespace lyre::tools

@@ -63,6 +63,7 @@ std::vector<Finding> check_this_machine(const std::vector<std::string>& devices,
   append(findings, check_nics(nics));
   append(findings, {check_iommu(roots, nics, system.machine), check_lockdown(roots, nics),
                     check_driver_modules(roots, nics)});
+  append(findings, check_next_kernel(nics, system.release, "/lib/modules"));
   append(findings, check_write_combining(roots, nics, modprobe_text()));
   append(findings, {check_hugepages(roots, nics, devices, hugepages_needed_mib, has_daemon),
                     check_hugepages_at_boot(roots, {}, hugepages_needed_mib),
@@ -75,15 +76,6 @@ std::vector<Finding> check_environment() {
   for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
   const Settings settings = nccl_settings(environment, nccl_files(environment, variable("HOME")));
   return check_nccl(settings, open_plugin, gnu_get_libc_version());
-}
-
-/// The one that was asked for, else that of the configuration.
-std::string daemon_socket(const GlobalOptions& globals, const std::string& config_path) {
-  for (const std::string& path :
-       {globals.socket_path, variable("LYRE_SOCKET"), configured_socket(config_path)}) {
-    if (!path.empty()) return path;
-  }
-  return "/run/lyre/lyred.sock";
 }
 
 std::vector<Finding> check_all(const GlobalOptions& globals, const std::string& config_path) {

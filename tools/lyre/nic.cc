@@ -8,11 +8,14 @@
 
 #include "machine/kernel_modules.h"
 #include "machine/remote_logins.h"
+#include "tools/lyre/configured.h"
 #include "tools/lyre/failure.h"
+#include "tools/lyre/nic/boot_binding.h"
 #include "tools/lyre/nic/nic.h"
 #include "tools/lyre/nic/port_section.h"
 #include "tools/lyre/nic/preparation.h"
 #include "tools/lyre/nic/run_commands.h"
+#include "tools/lyre/nic/running_ports.h"
 
 namespace lyre::tools {
 namespace {
@@ -21,7 +24,18 @@ std::vector<NicState> states_here() {
   return nic_states({}, machine::NicGuard({}, machine::ssh_connection(), machine::own_addresses()));
 }
 
-PreparedFiles files_here() { return {.drop_ins = LYRE_DATA_DIR "/lyred.service.d"}; }
+constexpr const char* kConfig = "/etc/lyre/lyred.toml";
+
+PreparedFiles files_here() {
+  return {.drop_ins = LYRE_DATA_DIR "/lyred.service.d", .program = LYRE_BIN_DIR "/lyre"};
+}
+
+/// `command`: of bind_command() or unbind_command(); an empty one changes no driver.
+void refuse_under_daemon(const std::vector<std::string>& command, const machine::Nic& nic,
+                         const GlobalOptions& globals) {
+  if (command.empty()) return;
+  refuse_in_use(nic, devices_in_use(daemon_socket(globals, kConfig), kConfig));
+}
 
 std::string section_of(const std::vector<NicState>& states, const std::string& name) {
   const NicState& state = nic_named(states, name);
@@ -52,7 +66,24 @@ void add_list(CLI::App& nic, const GlobalOptions& globals) {
       });
 }
 
-void add_bind(CLI::App& nic) {
+void bind_nic(const BindRequest& request, bool is_dry_run, const GlobalOptions& globals) {
+  auto states = states_here();
+  ask_lyred(states);
+  const auto bind = bind_command(states, request);
+  const NicState& state = nic_named(states, request.name);
+  if (!request.is_forced) refuse_under_daemon(bind, state.nic, globals);
+  // The kernel forgets the addresses with the interface, and what the preparation depends on.
+  const std::string section = section_of(states, request.name);
+  const std::string driver = bind.empty() ? "" : bind.back();
+  const Commands preparation = prepare_commands(state, driver, {}, files_here());
+  std::optional<UninterruptedSteps> whole;
+  if (!is_dry_run) whole.emplace();
+  run_bind(bind, state.nic, section, is_dry_run);
+  if (!is_dry_run) print_section(section, std::cout, std::cerr);
+  run_commands(preparation, is_dry_run);
+}
+
+void add_bind(CLI::App& nic, const GlobalOptions& globals) {
   CLI::App* command = nic.add_subcommand(
       "bind",
       "Take a NIC from the kernel for lyred, now and after each boot, with the hugepages and the "
@@ -71,22 +102,9 @@ void add_bind(CLI::App& nic) {
   command->add_flag(
       "--force", request->is_forced,
       "Also the NIC of the default route or of an SSH session, one that lyred refuses, "
-      "and vfio-pci without an IOMMU");
+      "a port of a lyred that runs, and vfio-pci without an IOMMU");
   command->add_flag("--dry-run", *is_dry_run, "Print the commands only");
-  command->callback([request, is_dry_run] {
-    auto states = states_here();
-    ask_lyred(states);
-    const auto bind = bind_command(states, *request);
-    // The kernel forgets the addresses with the interface.
-    const std::string section = section_of(states, request->name);
-    std::optional<UninterruptedSteps> whole;
-    if (!*is_dry_run) whole.emplace();
-    run_bind(bind, nic_named(states, request->name).nic, section, *is_dry_run);
-    if (!*is_dry_run) print_section(section, std::cout, std::cerr);
-    const std::string driver = bind.empty() ? "" : bind.back();
-    run_commands(prepare_commands(nic_named(states, request->name), driver, {}, files_here()),
-                 *is_dry_run);
-  });
+  command->callback([request, is_dry_run, &globals] { bind_nic(*request, *is_dry_run, globals); });
 }
 
 void add_port(CLI::App& nic) {
@@ -98,7 +116,43 @@ void add_port(CLI::App& nic) {
   command->callback([name] { std::cout << section_of(states_here(), *name); });
 }
 
-void add_unbind(CLI::App& nic) {
+/// The boot asks: see boot_binding.h.
+void add_is_at(CLI::App& nic) {
+  CLI::App* command = nic.add_subcommand(
+      "is-at",
+      "Exit status 0 if this NIC lies at the PCI address, else 1 with a line that says what does: "
+      "what bind wrote asks it at each boot");
+  auto wanted = std::make_shared<NicIdentity>();
+  command->add_option("ADDRESS", wanted->address, "PCI address, such as 0000:00:06.0")->required();
+  command->add_option("ID", wanted->ids, "Vendor and device, such as 1d0f:ec20")->required();
+  command->add_option("MAC", wanted->mac, "Compared if the kernel has an interface of the NIC");
+  command->callback([wanted] {
+    const std::string why = why_not_at(machine::pci_nics({}), *wanted);
+    if (!why.empty()) throw Failure(kExitFailure, why);
+  });
+}
+
+void unbind_nic(const std::string& name, bool is_forced, bool is_dry_run,
+                const GlobalOptions& globals) {
+  const auto states = states_here();
+  const machine::Nic& left = nic_named(states, name).nic;
+  const auto unbind = unbind_command(states, name);
+  if (!is_forced) refuse_under_daemon(unbind, left, globals);
+  if (!unbind.empty()) {
+    run_command(unbind, is_dry_run);
+  } else {
+    std::cerr << left.address << " is with its kernel driver " << left.driver << std::endl;
+  }
+  const auto commands = unprepare_commands(states, name, {}, files_here());
+  const auto kept = kept_preparations(states, name, {}, files_here());
+  run_commands(commands, is_dry_run);
+  for (const std::string& line : kept) std::cerr << line << std::endl;
+  for (const std::string& line : sections_left(left, kConfig, configured_devices(kConfig))) {
+    std::cerr << line << std::endl;
+  }
+}
+
+void add_unbind(CLI::App& nic, const GlobalOptions& globals) {
   CLI::App* command = nic.add_subcommand(
       "unbind",
       "Give a NIC back to its kernel driver, now and after each boot, and take back what bind "
@@ -107,32 +161,25 @@ void add_unbind(CLI::App& nic) {
   auto is_dry_run = std::make_shared<bool>(false);
   command->add_option("NIC", *name, "PCI address, vmbus:UUID, or name of a kernel interface")
       ->required();
+  auto is_forced = std::make_shared<bool>(false);
+  command->add_flag("--force", *is_forced, "Also a port of a lyred that runs");
   command->add_flag("--dry-run", *is_dry_run, "Print the commands only");
-  command->callback([name, is_dry_run] {
-    const auto states = states_here();
-    const auto unbind = unbind_command(states, *name);
-    if (!unbind.empty()) {
-      run_command(unbind, *is_dry_run);
-    } else {
-      const machine::Nic& left = nic_named(states, *name).nic;
-      std::cerr << left.address << " is with its kernel driver " << left.driver << std::endl;
-    }
-    const auto commands = unprepare_commands(states, *name, {}, files_here());
-    const auto kept = kept_preparations(states, *name, {}, files_here());
-    run_commands(commands, *is_dry_run);
-    for (const std::string& line : kept) std::cerr << line << std::endl;
+  command->callback([name, is_forced, is_dry_run, &globals] {
+    unbind_nic(*name, *is_forced, *is_dry_run, globals);
   });
 }
 
 }  // namespace
 
 void add_nic(CLI::App& app, const GlobalOptions& globals) {
-  CLI::App* nic = app.add_subcommand("nic", "NICs of this machine: list, bind, port, unbind");
+  CLI::App* nic =
+      app.add_subcommand("nic", "NICs of this machine: list, bind, port, unbind, is-at");
   nic->require_subcommand(1);
   add_list(*nic, globals);
-  add_bind(*nic);
+  add_bind(*nic, globals);
   add_port(*nic);
-  add_unbind(*nic);
+  add_unbind(*nic, globals);
+  add_is_at(*nic);
 }
 
 }  // namespace lyre::tools

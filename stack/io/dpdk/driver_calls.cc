@@ -1,6 +1,7 @@
 #include "stack/io/dpdk/driver_calls.h"
 
 #include <dlfcn.h>
+#include <rte_cycles.h>
 #include <rte_interrupts.h>
 #include <sched.h>
 
@@ -21,6 +22,11 @@ struct AllCalls {
 AllCalls& all_calls() {
   static auto* const all = new AllCalls;
   return *all;
+}
+
+void delay(unsigned us) {
+  rte_delay_us_block(us);
+  if (rte_thread_is_intr() != 0) DriverCalls::await_none();
 }
 
 }  // namespace
@@ -49,6 +55,8 @@ void DriverCalls::await_none() {
     while (is_inside->load(std::memory_order_acquire)) sched_yield();
   }
 }
+
+void DriverCalls::await_none_in_delays() { rte_delay_us_callback_register(delay); }
 
 }  // namespace lyre::io::dpdk
 

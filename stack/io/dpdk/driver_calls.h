@@ -7,11 +7,14 @@
 
 namespace lyre::io::dpdk {
 
-/// A thread's calls into a driver that frees memory of the device in another thread. When a memif
-/// peer leaves, the memif driver marks the port as disconnected, and at once unmaps the rings, in
-/// DPDK's interrupt thread (22.11): a burst that began before accesses what is gone, or writes the
-/// position of the old ring over that of the next one. The interrupt thread therefore waits between
-/// both steps until no call that began before is under way.
+/// A thread's calls into a driver whose part in DPDK's interrupt thread uses the same rings. When a
+/// memif peer leaves, the memif driver marks the port as disconnected, and at once unmaps the rings
+/// there (22.11): a burst that began before accesses what is gone, or writes the position of the
+/// old ring over that of the next one. virtio marks the port as stopped, waits 1 ms, and sends
+/// (DriverQuirks::announces_itself): a worker that is preempted in a burst for longer works on the
+/// ring at the same time. The interrupt thread therefore waits between both steps until no call
+/// that began before is under way.
+/// REQUIRES: a call takes no lock that the interrupt thread holds while it waits.
 /// Thread: enter() and leave() one, the other calls any.
 class DriverCalls {
  public:
@@ -30,6 +33,10 @@ class DriverCalls {
 
   /// Returns when each call of any thread that had begun is over. REQUIRES: the caller is in none.
   static void await_none();
+  /// From now on each delay of a driver (rte_delay_us_block()) on DPDK's interrupt thread ends with
+  /// await_none(): virtio's driver calls nothing else between both steps. It adds the rest of a
+  /// burst to such a delay, also of other drivers. Delays on other threads stay as they are.
+  static void await_none_in_delays();
   /// How often await_none() was called. In a call: what follows another number is no device of
   /// before. Acquire: who sees a count sees the driver's state of that time or a later one, not the
   /// link of the device of before. Partner: the release of await_none().
@@ -49,12 +56,12 @@ auto driver_call(DriverCalls& calls, Call&& call) {
   return result;
 }
 
-/// The calls of a queue into the memif driver. A burst reads where the rings are, and then whether
-/// the port is connected; memif_connect() maps the rings, and then marks the port as connected, in
-/// DPDK's interrupt thread and without a barrier (22.11 to 26.07). A burst that overlaps with it
-/// would use a ring at address 0. No burst is therefore made before the link was seen up, which the
-/// driver stores last, after each disconnection anew. On a CPU that reorders stores the rings may
-/// become visible after the link: the next call makes the first burst.
+/// The calls of a queue into its driver. Of memif: a burst reads where the rings are, and then
+/// whether the port is connected; memif_connect() maps the rings, and then marks the port as
+/// connected, in DPDK's interrupt thread and without a barrier (22.11 to 26.07). A burst that
+/// overlaps with it would use a ring at address 0. No burst is therefore made before the link was
+/// seen up, which the driver stores last, after each disconnection anew. On a CPU that reorders
+/// stores the rings may become visible after the link: the next call makes the first burst.
 /// Thread: one.
 class ConnectedCalls {
  public:
@@ -66,6 +73,11 @@ class ConnectedCalls {
   template <typename IsUp, typename Call>
   uint16_t call(const IsUp& is_up, const Call& call) {
     return driver_call(calls_, [&] { return is_connected(is_up) ? call() : uint16_t{0}; });
+  }
+  /// call(), of a driver whose rings are there whether or not the link is up.
+  template <typename Call>
+  uint16_t call(const Call& call) {
+    return driver_call(calls_, call);
   }
 
  private:

@@ -45,7 +45,8 @@ constexpr DriverQuirks kKnownDrivers[] = {
     {.driver = "net_virtio",
      .super_packets = SuperPackets::kLro,
      .rx_room_bytes_min = kNicRoomBytes,
-     .is_lazy_to_free = true},
+     .is_lazy_to_free = true,
+     .announces_itself = true},
     // It refuses nb_segs >= the size that it reports (eth_ena_prep_pkts). EC2 gives one flow 5 Gb/s
     // outside of a placement group, and the driver reports no speed.
     // Without intr_conf.lsc ena_configure_aenq() masks the event that alone sets the link's state.
@@ -204,8 +205,6 @@ constexpr DriverQuirks kKnownDrivers[] = {
     // no such row to check. The driver reports 63.
     {.driver = "net_hns3", .rx_room_bytes_min = kNicRoomBytes, .tso_segments_max = 8},
     {.driver = "net_hns3_vf", .rx_room_bytes_min = kNicRoomBytes, .tso_segments_max = 8},
-    // It sends by the functions of net_virtio.
-    {.driver = "net_virtio_user", .rx_room_bytes_min = kNicRoomBytes, .is_lazy_to_free = true},
     {.driver = "net_memif",
      .is_virtual = true,
      .uses_checksums = false,

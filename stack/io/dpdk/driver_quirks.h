@@ -103,6 +103,11 @@ struct DriverQuirks {
   /// The driver frees sent packets only when it sends and few descriptors are left. It is set up
   /// with a threshold near the ring's size, so that it does so early.
   bool is_lazy_to_free = false;
+  /// The handler of its link interrupt announces this machine after a migration: it sends on queue
+  /// 0 (virtio_notify_peers(), 22.11 to 26.07). The driver is given that interrupt where it arrives
+  /// (has_link_interrupt()), and what queues send is counted: see DriverCalls. Receive rings are
+  /// not used there.
+  bool announces_itself = false;
 };
 
 /// Segments of a transmitted packet, headers included.

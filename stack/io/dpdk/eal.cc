@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "stack/io/dpdk/driver_calls.h"
 #include "stack/io/dpdk/eal_arguments.h"
 #include "stack/io/dpdk/free_hugepages.h"
 #include "stack/io/dpdk/nic_check.h"
@@ -105,6 +106,7 @@ Result<EalFacts> start_eal(const EnvironmentOptions& options) {
     return Error{reason, "DPDK does not start: " + said.cause(rte_strerror(reason))};
   }
   kept_error() = said.first_error();
+  DriverCalls::await_none_in_delays();
   if (!nics.value().empty()) await_removals();
   facts.uses_physical_addresses = rte_eal_iova_mode() == RTE_IOVA_PA;
   return facts;

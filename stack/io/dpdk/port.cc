@@ -382,9 +382,10 @@ void EthernetPort::on_link_up() {
   if (args_.driver() == "net_memif") populate_memif_memory();
 }
 
-/// Not every driver reports the removal, so the device is looked up.
+/// Not every driver reports the removal, so the device is looked up. A NIC may also have been given
+/// to another kernel driver.
 bool EthernetPort::is_taken_away() const {
-  if (args_.is_nic()) return device_path(args_.kernel_folder()).empty();
+  if (args_.is_nic()) return device_path(args_.kernel_folder()).empty() || !is_there();
   return interface_index(std::string(args_.value_of("iface"))) != interface_index_;
 }
 

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 
 #include "stack/io/dpdk/device_args.h"
@@ -225,9 +226,14 @@ class Configuration {
 
   /// Only for drivers that need it: some refuse it beside receive interrupts.
   void choose_link_interrupt() {
-    if (!quirks_.needs_link_interrupt) return;
-    setup_.has_link_state = (*device_.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
-    config_.intr_conf.lsc = setup_.has_link_state;
+    const bool is_offered = (*device_.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
+    if (quirks_.needs_link_interrupt) setup_.has_link_state = is_offered;
+    config_.intr_conf.lsc = is_offered && (quirks_.needs_link_interrupt || can_announce());
+  }
+
+  bool can_announce() const {
+    return quirks_.announces_itself &&
+           has_link_interrupt(has_interrupts_, DeviceArgs::parse(options_.device).kernel_folder());
   }
 
   /// Some drivers learn the MTU from this call alone (ena_mtu_set, mana_mtu_set), and some take it
@@ -346,6 +352,14 @@ class Configuration {
 bool is_rx_trusted(const PortOptions& options, const DriverQuirks& quirks,
                    bool keeps_memory_order) {
   return options.is_trusted && (keeps_memory_order || !quirks.reads_unordered);
+}
+
+/// The kernel shows the line's number. 0: the NIC has none.
+bool has_link_interrupt(bool has_queue_interrupts, const std::string& kernel_folder) {
+  if (has_queue_interrupts) return true;
+  std::ifstream file(kernel_folder + "/irq");
+  int line = 0;
+  return file >> line && line > 0;
 }
 
 Result<PortSetup> configure_port(uint16_t port_id, const PortOptions& options,

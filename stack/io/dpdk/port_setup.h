@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "stack/base/memory_model.h"
 #include "stack/base/result.h"
@@ -32,6 +33,11 @@ struct PortSetup {
 /// the driver gives what came over it. `keeps_memory_order`: of the CPU.
 bool is_rx_trusted(const PortOptions& options, const DriverQuirks& quirks,
                    bool keeps_memory_order = kKeepsMemoryOrder);
+
+/// Whether the link interrupt of a NIC arrives: with it ethdev gives the link as of the last one.
+/// `has_queue_interrupts`: by MSI-X, of which it has a vector, too. Without them it is the line,
+/// which not every virtual host makes. `kernel_folder`: DeviceArgs::kernel_folder().
+bool has_link_interrupt(bool has_queue_interrupts, const std::string& kernel_folder);
 
 /// Configures an Ethernet device that DPDK knows and sets up one queue pair for each memory, whose
 /// driver takes receive buffers from `rx_pools`; empty: from the memories' own.

@@ -309,7 +309,7 @@ uint16_t Queue::burst_pending(uint16_t count) {
   // Before the burst: a sent packet must not be accessed.
   rte_mbuf* held[kBurstMax];
   for (size_t i = first; i < count; ++i) held[i] = SentMarks::hold(pending_[i]);
-  const uint16_t sent = send();
+  const uint16_t sent = setup_.quirks->announces_itself ? calls_.call(send) : send();
   const uint64_t descriptors = sent > 0 ? offer_.note_sent() : 0;
   for (size_t i = first; i < sent; ++i) {
     marks_.add(held[i], i + 1 == pending_count_ ? taken_ : 0, descriptors);

@@ -34,7 +34,8 @@ meet() {
   wait_for "${2:-60}" "the peer's arrival at '$1'" test -e "/host/at.$1.$PEER"
 }
 
-# What the host shall do to this guest's NIC: ask cable on|off, ask unplug, ask plug
+# What the host shall do to this guest's NIC: ask cable on|off, ask announce, ask unplug,
+# ask plug
 ask() {
   local answer=/host/answer.$GUEST
   rm -f "$answer"

@@ -42,5 +42,19 @@ TEST_F(KernelModulesTest, ThoseThatAreLoadedAreAvailable) {
   }
 }
 
+TEST_F(KernelModulesTest, TheNewestKernelIsTheOneWithTheHighestNumbers) {
+  const auto newer_than = [this](const std::string& release) {
+    return newer_kernel(release, tree_.path("modules"));
+  };
+  EXPECT_EQ(newer_than("6.1.0-9-amd64"), "") << "no folder";
+  for (const char* release : {"6.1.0-9-amd64", "6.1.0-10-amd64", "5.10.0-34-amd64"}) {
+    tree_.write(std::string("modules/") + release + "/modules.dep", "");
+  }
+  tree_.write("modules/6.2.0-1-amd64/updates/dkms/igb_uio.ko", "");  // of a kernel that is gone
+  EXPECT_EQ(newer_than("6.1.0-9-amd64"), "6.1.0-10-amd64");
+  EXPECT_EQ(newer_than("6.1.0-10-amd64"), "");
+  EXPECT_EQ(newer_than("6.10.0-1-amd64"), "");
+}
+
 }  // namespace
 }  // namespace lyre::machine

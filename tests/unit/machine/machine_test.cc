@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <initializer_list>
 #include <string>
 
 #include "machine/default_driver.h"
@@ -46,6 +47,45 @@ TEST(Nics, OfVirtioHaveTheirInterfaceBelowTheChild) {
   tree.add_nic("0000:00:03.0", "0x1af4 0x1000", "virtio-pci", "");
   tree.write("sys/bus/pci/devices/0000:00:03.0/virtio2/net/eth0/mtu", "1500\n");
   EXPECT_EQ(pci_nics(tree.roots()).at(0).interfaces, std::vector<std::string>{"eth0"});
+}
+
+/// The features that the kernel's driver and the host agreed on, one character for each bit.
+std::string agreed_features(std::initializer_list<size_t> bits) {
+  std::string text(64, '0');
+  for (const size_t bit : bits) text[bit] = '1';
+  return text + "\n";
+}
+
+// On vfio-pci its host took addresses of the process for physical ones, marked the NIC as broken,
+// and lyred waited for its answer for ever.
+TEST(Nics, OfVirtioWithoutThePlatformsAddressesBypassTheIommu) {
+  constexpr size_t kMac = 5;
+  constexpr size_t kVersion1 = 32;
+  constexpr size_t kAccessPlatform = 33;
+  Tree tree;
+  tree.add_nic("0000:00:03.0", "0x1af4 0x1041", "virtio-pci", "");
+  const std::string folder = "sys/bus/pci/devices/0000:00:03.0/";
+  const auto look = [&](const std::string& features) {
+    tree.write(folder + "virtio2/features", features);
+    return pci_nics(tree.roots()).at(0);
+  };
+  EXPECT_FALSE(look(agreed_features({kMac})).bypasses_iommu) << "there is no IOMMU";
+  tree.link(folder + "iommu_group", "sys/kernel/iommu_groups/3");
+  for (const auto& features : {agreed_features({kMac, kVersion1}), agreed_features({kMac})}) {
+    const Nic nic = look(features);
+    EXPECT_TRUE(nic.bypasses_iommu);
+    EXPECT_FALSE(nic.has_iommu);
+    EXPECT_EQ(default_driver(nic).driver, "uio_pci_generic");
+    EXPECT_NE(why_unsuitable(nic, "vfio-pci").find("iommu_platform=on"), std::string::npos);
+    EXPECT_EQ(why_unsuitable(nic, "uio_pci_generic"), "");
+  }
+  for (const std::string& features :
+       {agreed_features({kVersion1, kAccessPlatform}), agreed_features({}), std::string()}) {
+    const Nic nic = look(features);
+    EXPECT_FALSE(nic.bypasses_iommu) << features << "none are known without a driver";
+    EXPECT_EQ(default_driver(nic).driver, "vfio-pci") << features;
+    EXPECT_EQ(why_unsuitable(nic, "vfio-pci"), "");
+  }
 }
 
 // VFIO makes the group when the NIC is bound to it.
@@ -100,6 +140,27 @@ TEST(DefaultDriver, GivesAnIntelVirtualFunctionItsInterrupt) {
   EXPECT_TRUE(why_unsuitable(behind_iommu, "uio_pci_generic").ends_with("allowed: vfio-pci"));
   EXPECT_EQ(why_unsuitable({.vendor = 0x8086, .device = 0x1572}, "uio_pci_generic"), "");
   EXPECT_EQ(why_unsuitable({.vendor = 0x1d0f, .device = 0x1889}, "uio_pci_generic"), "");
+}
+
+// The headers of the running kernel alone left the next one without the module.
+TEST(DefaultDriver, ComesWithTheHeadersOfLaterKernelsToo) {
+  const auto packages = [](const std::string& release) {
+    const std::string remedy = remedy_for("igb_uio", release);
+    return remedy.substr(0, remedy.find(" &&"));
+  };
+  const std::string running = "apt install linux-headers-$(uname -r) ";
+  const std::string module = "dpdk-kmods-dkms";
+  EXPECT_EQ(packages("6.1.0-57-cloud-amd64"), running + "linux-headers-cloud-amd64 " + module);
+  EXPECT_EQ(packages("6.1.0-57-amd64"), running + "linux-headers-amd64 " + module);
+  EXPECT_EQ(packages("6.1.0-57-arm64"), running + "linux-headers-arm64 " + module);
+  EXPECT_EQ(packages("6.12.43+deb13-amd64"), running + "linux-headers-amd64 " + module);
+  EXPECT_EQ(packages("6.1.0-0.deb11.21-amd64"), running + "linux-headers-amd64 " + module);
+  EXPECT_EQ(packages("6.8.0-1021-aws"), running + "linux-headers-aws " + module);
+  EXPECT_EQ(packages("6.8.0-45-generic-64k"), running + "linux-headers-generic-64k " + module);
+  for (const char* own : {"6.12.0", "6.12.0-", "6.12.0-57", "6.12.0-rc3+", "6.12.0-Mine"}) {
+    EXPECT_EQ(packages(own), running + module) << own;
+  }
+  EXPECT_EQ(remedy_for("vfio-pci", "6.1.0-57-amd64"), "");
 }
 
 TEST(HugepagePools, AreThoseOfTheKernel) {

@@ -77,6 +77,22 @@ TEST_F(DoctorIommu, MayBeNarrowForANicThatDoesNotGoToVfio) {
   expect(Verdict::kFine, "1 groups");
 }
 
+// It was told to be bound to vfio-pci, where lyred would wait for its answer for ever.
+TEST_F(DoctorIommu, IsBypassedByAVirtioNicThatTheHostGaveNone) {
+  const std::string folder = "sys/bus/pci/devices/0000:00:09.0/";
+  tree_.add_nic("0000:00:09.0", "0x1af4 0x1041", "virtio-pci", "");
+  tree_.link(folder + "iommu_group", "sys/kernel/iommu_groups/9");
+  const auto mend = [&](const std::string& features) {
+    tree_.write(folder + "virtio1/features", features + "\n");
+    const machine::NicGuard guard(tree_.roots());
+    return check_nics(nic_states(tree_.roots(), guard)).at(0).mend;
+  };
+  EXPECT_THAT(mend("0000010000000000000000000000000011"), HasSubstr("vfio-pci, it is behind"));
+  EXPECT_THAT(mend("0000010000000000000000000000000010"),
+              HasSubstr("uio_pci_generic, it bypasses the IOMMU: its host has it without "
+                        "iommu_platform=on"));
+}
+
 // An ENA behind none would be bound to igb_uio.
 TEST_F(DoctorIommu, DoesNotMatterForTheModuleOfANicThatIsBound) {
   const auto modules = [this] {

@@ -59,11 +59,12 @@ TEST(DoctorNccl, WouldThePluginLoad) {
   expect(findings[2], Verdict::kFine, "2.36");
   for (const char* plugin : {"lyre", "other,lyre", "libnccl-net-lyre.so"}) {
     findings = check_nccl({{"NCCL_NET_PLUGIN", plugin}, {"NCCL_NET", "lyre"}}, find, "2.27");
-    ASSERT_EQ(findings.size(), 4u) << plugin;
+    ASSERT_EQ(findings.size(), 5u) << plugin;
     expect(findings[0], Verdict::kFine, ": /lib/libnccl-net-lyre.so");
     expect(findings[1], Verdict::kFine, std::string("release ") + lyre_version());
-    expect(findings[2], Verdict::kFine, "NCCL_NET=lyre");
-    expect(findings[3], Verdict::kProblem, "2.27");
+    expect(findings[2], Verdict::kNote, "NCCL_NET_PLUGIN_REF_COUNT is not set");
+    expect(findings[3], Verdict::kFine, "NCCL_NET=lyre");
+    expect(findings[4], Verdict::kProblem, "2.27");
   }
   findings = check_nccl({{"NCCL_NET_PLUGIN", "none"}, {"NCCL_NET", "Socket"}}, find, "2.28");
   expect(findings[0], Verdict::kProblem, "libnccl-net-none.so: not found");
@@ -186,6 +187,21 @@ TEST_F(DoctorJobTest, ItsFilesAndEnvironmentDecideWhatNcclLoads) {
   in_root("usr/lib/libnccl-net-lyre.so", text_of(client::own_mark()));
   expect(named("nccl plugin"), Verdict::kFine, "lyre: /lib/libnccl-net-lyre.so");
   expect(named("plugin"), Verdict::kFine, lyre_version());
+}
+
+TEST_F(DoctorJobTest, NcclLosesAPluginThatItIsNotToldToKeep) {
+  EXPECT_EQ(named("nccl reload").check, "") << "it does not load Lyre's plugin";
+  in_root("usr/lib/libnccl-net-lyre.so", text_of(client::own_mark()));
+  in_root("home/job/.nccl.conf", "NCCL_NET_PLUGIN=lyre\n");
+  const Finding missing = named("nccl reload");
+  expect(missing, Verdict::kNote, "NCCL_NET_PLUGIN_REF_COUNT is not set");
+  EXPECT_THAT(missing.why, HasSubstr("NCCL 2.28.3 to 2.29.7"));
+  EXPECT_EQ(missing.mend, "export NCCL_NET_PLUGIN_REF_COUNT=1");
+  set_environment({"NCCL_NET_PLUGIN_REF_COUNT=0"});
+  expect(named("nccl reload"), Verdict::kNote, "NCCL_NET_PLUGIN_REF_COUNT=0");
+  in_root("home/job/.nccl.conf", "NCCL_NET_PLUGIN=lyre\nNCCL_NET_PLUGIN_REF_COUNT=1\n");
+  set_environment({"NCCL_NET=Lyre"});
+  expect(named("nccl reload"), Verdict::kFine, "NCCL_NET_PLUGIN_REF_COUNT=1");
 }
 
 // Such files made `lyre doctor --pid` wait without end.

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "machine/default_driver.h"
 #include "tests/unit/machine/tree.h"
 #include "tests/unit/tools/expect_finding.h"
 #include "tests/unit/tools/stats_segment.h"
@@ -77,11 +78,35 @@ TEST_F(DoctorMachineTest, AnEnaNeedsTheModuleThatSuitsEveryDpdk) {
   tree_.add_nic("0000:00:06.0", "0x1d0f 0xec20", "ena", "eth1");
   const Finding finding = check_driver_modules(tree_.roots(), nics());
   expect(finding, Verdict::kNote, "uio_pci_generic");
-  EXPECT_EQ(finding.mend,
-            "apt install linux-headers-$(uname -r) dpdk-kmods-dkms && echo 'options igb_uio "
-            "wc_activate=1' > /etc/modprobe.d/igb_uio.conf && modprobe igb_uio");
+  EXPECT_EQ(finding.mend, machine::remedy_for("igb_uio"));
+  EXPECT_THAT(finding.mend, HasSubstr("dpdk-kmods-dkms && echo 'options igb_uio wc_activate=1' > "
+                                      "/etc/modprobe.d/igb_uio.conf && modprobe igb_uio"));
   tree_.write("sys/bus/pci/drivers/igb_uio/new_id", "");
   expect(check_driver_modules(tree_.roots(), nics()), Verdict::kFine, "igb_uio");
+}
+
+// An unattended upgrade installs a kernel, and DKMS builds nothing without its headers.
+TEST_F(DoctorMachineTest, AKernelForTheNextBootWithoutTheModuleOfANic) {
+  const auto look = [this] {
+    return check_next_kernel(nics(), "6.1.0-57-cloud-amd64", tree_.path("modules"));
+  };
+  const std::string next = "modules/6.1.0-58-cloud-amd64/modules.dep";
+  const std::string built = "updates/dkms/igb_uio.ko.xz: kernel/drivers/uio/uio.ko.xz\n";
+  tree_.write("modules/6.1.0-57-cloud-amd64/modules.dep", built);
+  tree_.write(next, "kernel/drivers/uio/uio.ko.xz:\n");
+  tree_.add_nic("0000:00:06.0", "0x1d0f 0xec20", "igb_uio", "");
+  EXPECT_TRUE(look().empty()) << "no boot binds it";
+  tree_.write("etc/driverctl.d/pci-0000:00:06.0", "uio_pci_generic\n");
+  EXPECT_TRUE(look().empty()) << "a module of the kernel";
+  tree_.write("etc/driverctl.d/pci-0000:00:06.0", "igb_uio\n");
+  ASSERT_EQ(look().size(), 1u);
+  expect(look().at(0), Verdict::kNote, "Linux 6.1.0-58-cloud-amd64");
+  EXPECT_THAT(look().at(0).why, HasSubstr("0000:00:06.0"));
+  EXPECT_EQ(look().at(0).mend,
+            "apt install linux-headers-6.1.0-58-cloud-amd64 linux-headers-cloud-amd64 && "
+            "dkms autoinstall -k 6.1.0-58-cloud-amd64");
+  tree_.write(next, built);
+  EXPECT_TRUE(look().empty());
 }
 
 TEST_F(DoctorMachineTest, WriteCombiningOfAnEna) {

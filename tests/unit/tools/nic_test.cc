@@ -7,7 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/unit/machine/tree.h"
+#include "machine/default_driver.h"
+#include "tests/unit/tools/nic_machine.h"
 #include "tools/lyre/configured.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/nic/port_section.h"
@@ -21,46 +22,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-/// eth0 carries the default route; eth1 is ENA; the third is Lyre's; the fourth is a Mellanox NIC.
-class NicTest : public ::testing::Test {
- protected:
-  NicTest() {
-    tree_.add_nic("0000:00:03.0", "0x1af4 0x1000", "virtio-pci", "eth0");
-    tree_.add_nic("0000:00:05.0", "0x1d0f 0xec20", "ena", "eth1");
-    tree_.add_nic("0000:00:06.0", "0x8086 0x154c", "vfio-pci", "");
-    tree_.write("sys/bus/pci/devices/0000:00:06.0/driver_override", "vfio-pci\n");
-    tree_.write("etc/driverctl.d/pci-0000:00:06.0", "vfio-pci\n");
-    tree_.link("sys/bus/pci/devices/0000:00:06.0/iommu_group", "sys/kernel/iommu_groups/3");
-    tree_.add_nic("0000:00:07.0", "0x15b3 0x1019", "mlx5_core", "eth2");
-    tree_.write("proc/net/route",
-                "Iface Destination Gateway Flags RefCnt Use Metric Mask\n"
-                "eth0 00000000 0100000A 0003 0 0 0 00000000\n");
-    states_ = nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
-  }
-  std::string refusal(const BindRequest& request) {
-    try {
-      bind_command(states_, request);
-    } catch (const Failure& failure) {
-      return failure.what();
-    }
-    return "";
-  }
-
-  Commands prepare(const std::string& nic, const std::string& driver) {
-    return prepare_commands(nic_named(states_, nic), driver, tree_.roots(), files());
-  }
-  Commands unprepare(const std::string& nic) {
-    return unprepare_commands(states_, nic, tree_.roots(), files());
-  }
-  std::vector<std::string> kept(const std::string& nic) {
-    return kept_preparations(states_, nic, tree_.roots(), files());
-  }
-  PreparedFiles files() const { return {tree_.path("etc"), "/shipped"}; }
-
-  machine::Tree tree_;
-  std::vector<NicState> states_;
-};
 
 TEST_F(NicTest, ListShowsWhatEachIsNeededFor) {
   const std::string text = nics_text(states_);
@@ -216,6 +177,22 @@ TEST_F(NicTest, BindGivesAnIntelVirtualFunctionItsInterrupt) {
               HasSubstr("allowed: igb_uio, or --force"));
 }
 
+TEST_F(NicTest, BindKeepsAVirtioNicThatBypassesTheIommuFromVfio) {
+  tree_.add_nic("0000:00:09.0", "0x1af4 0x1041", "virtio-pci", "");
+  const std::string folder = "sys/bus/pci/devices/0000:00:09.0/";
+  tree_.write(folder + "virtio1/features", "0000010000000000000000000000000010\n");
+  tree_.link(folder + "iommu_group", "sys/kernel/iommu_groups/9");
+  states_ = nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
+  EXPECT_THAT(bind_command(states_, {.name = "00:09.0", .driver = ""}),
+              ElementsAre("driverctl", "set-override", "0000:00:09.0", "uio_pci_generic"));
+  for (const bool is_forced : {false, true}) {
+    EXPECT_EQ(refusal({.name = "00:09.0", .driver = "vfio-pci", .is_forced = is_forced}),
+              "0000:00:09.0 is a virtio NIC that bypasses the IOMMU, so that vfio-pci gives it "
+              "addresses that its host does not translate, allowed: uio_pci_generic, or "
+              "iommu_platform=on at its host");
+  }
+}
+
 // The kernel would lose the interface, and lyred would not have it.
 TEST_F(NicTest, BindRefusesWhatLyredWouldNotDrive) {
   note_refusals(states_, "lyred: 0000:00:05.0: needs another DPDK, allowed: lyred of Debian 13\n");
@@ -241,11 +218,10 @@ TEST_F(NicTest, BindRefusesADriverThatTheKernelDoesNotHave) {
   };
   EXPECT_EQ(refusal_of("igb_uio"), "") << "without an index it cannot be told";
   tree_.write("modules/modules.dep", "kernel/drivers/uio/uio.ko.xz:\n");
-  EXPECT_EQ(
-      refusal_of("igb_uio"),
-      "0000:00:05.0 needs the kernel module igb_uio, which this kernel does not have, "
-      "allowed: apt install linux-headers-$(uname -r) dpdk-kmods-dkms && echo 'options igb_uio "
-      "wc_activate=1' > /etc/modprobe.d/igb_uio.conf && modprobe igb_uio");
+  EXPECT_EQ(refusal_of("igb_uio"),
+            "0000:00:05.0 needs the kernel module igb_uio, which this kernel does not have, "
+            "allowed: " +
+                machine::remedy_for("igb_uio"));
   EXPECT_THAT(refusal_of("uio_pci_generic"), HasSubstr("allowed: a kernel that has it"));
   tree_.write("sys/module/igb_uio/refcnt", "0\n");
   EXPECT_EQ(refusal_of("igb_uio"), "");
@@ -306,12 +282,19 @@ TEST_F(NicTest, ANicWithoutIommuNeedsADropInAndHugepages) {
   const std::string etc = tree_.path("etc");
   const std::string folder = etc + "/systemd/system/lyred.service.d";
   const std::string sysctl = etc + "/sysctl.d/60-lyre-nic.conf";
-  EXPECT_THAT(prepare("eth1", "igb_uio"),
-              ElementsAre(ElementsAre("mkdir", "-p", folder),
-                          ElementsAre("ln", "-s", "/shipped/no-iommu.conf", folder),
-                          ElementsAre("systemctl", "daemon-reload"),
-                          ElementsAre("sh", "-c", "echo vm.nr_hugepages=192 > " + sysctl),
-                          ElementsAre("sysctl", "--quiet", "--load", sysctl)));
+  const std::string at_boot = etc + "/systemd/system/driverctl@pci-0000:00:05.0.service.d";
+  const std::string asks = "ExecCondition=/usr/bin/lyre nic is-at 0000:00:05.0 1d0f:ec20";
+  EXPECT_THAT(
+      prepare("eth1", "igb_uio"),
+      ElementsAre(ElementsAre("mkdir", "-p", folder),
+                  ElementsAre("ln", "-s", "/shipped/no-iommu.conf", folder),
+                  ElementsAre("mkdir", "-p", at_boot),
+                  ElementsAre("sh", "-c",
+                              "printf \"%s\\n\" \"[Service]\" \"" + asks + "\" > " + at_boot +
+                                  "/lyre.conf"),
+                  ElementsAre("systemctl", "daemon-reload"),
+                  ElementsAre("sh", "-c", "printf \"%s\\n\" \"vm.nr_hugepages=192\" > " + sysctl),
+                  ElementsAre("sh", "-c", std::string("echo 192 > ") + kPagesFile)));
   EXPECT_EQ(prepare("eth1", "vfio-pci"), prepare("eth1", "igb_uio"));  // it is behind no IOMMU
 }
 
@@ -323,12 +306,15 @@ TEST_F(NicTest, AFastNicNeedsMoreHugepages) {
   tree_.write("sys/class/net/eth1/mtu", "9001\n");
   const std::string sysctl = tree_.path("etc/sysctl.d/60-lyre-nic.conf");
   EXPECT_THAT(prepare("eth1", "igb_uio"),
-              Contains(ElementsAre("sh", "-c", "echo vm.nr_hugepages=306 > " + sysctl)));
+              Contains(Contains(HasSubstr("\"vm.nr_hugepages=306\" > " + sysctl))));
+  EXPECT_THAT(prepare("eth1", "igb_uio"), Contains(Contains(HasSubstr("echo 306 > "))));
 }
 
 TEST_F(NicTest, WhatIsThereIsNotPreparedAgain) {
   tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "64\n");
+  tree_.write("proc/cmdline", "hugepagesz=2M hugepages=64\n");
   tree_.write("etc/systemd/system/lyred.service.d/no-iommu.conf", "");
+  bind_at_boot("eth1");
   EXPECT_THAT(prepare("eth1", "igb_uio"), IsEmpty());
 }
 
@@ -337,11 +323,11 @@ TEST_F(NicTest, HugepagesOfAnotherSizeDoNotCount) {
   tree_.write("proc/meminfo", "Hugepagesize:    1048576 kB\n");
   tree_.write("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "8\n");
   tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n");
-  const std::string pool = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+  const std::string pool = kPagesFile;
   const std::string file = tree_.path("etc/tmpfiles.d/lyre-nic.conf");
   const Commands prepared = prepare("eth1", "igb_uio");
-  EXPECT_THAT(prepared, Contains(Contains("echo 'w " + pool + " - - - - 192' > " + file)));
-  EXPECT_THAT(prepared, Contains(ElementsAre("systemd-tmpfiles", "--create", file)));
+  EXPECT_THAT(prepared, Contains(Contains(HasSubstr("\"w " + pool + " - - - - 192\" > " + file))));
+  EXPECT_THAT(prepared, Contains(Contains("echo 192 > " + pool)));
   tree_.write("etc/systemd/system/lyred.service.d/no-iommu.conf", "");
   tree_.write("etc/tmpfiles.d/lyre-nic.conf", "w " + pool + " - - - - 192\n");
   tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "192\n");
@@ -351,12 +337,13 @@ TEST_F(NicTest, HugepagesOfAnotherSizeDoNotCount) {
 }
 
 TEST_F(NicTest, ANicBehindAnIommuNeedsNothing) {
+  bind_at_boot("0000:00:06.0");
   EXPECT_THAT(prepare("0000:00:06.0", "vfio-pci"), IsEmpty());
 }
 
 TEST_F(NicTest, ANicOfTheKernelNeedsItsDropIn) {
   EXPECT_THAT(prepare("eth2", ""), Contains(Contains("/shipped/beside-kernel-driver.conf")));
-  EXPECT_THAT(prepare("eth2", ""), Not(Contains(Contains("sysctl"))));
+  EXPECT_THAT(prepare("eth2", ""), Not(Contains(Contains("sh")))) << "no boot, no hugepages";
 }
 
 TEST_F(NicTest, UnbindLeavesANicOfTheKernelWithItsDriver) {
@@ -410,7 +397,7 @@ TEST_F(NicTest, UnbindTakesBackWhatNoOtherNicNeeds) {
   tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "192\n");
   const Commands undone = unprepare("eth1");
   EXPECT_THAT(undone, Contains(Contains("systemctl")));
-  EXPECT_THAT(undone, Contains(Contains("vm.nr_hugepages=0")));
+  EXPECT_THAT(undone, Contains(Contains(std::string("echo 0 > ") + kPagesFile)));
   EXPECT_THAT(kept("eth1"), IsEmpty());
   states_[0].nic.override_driver = "uio_pci_generic";
   EXPECT_THAT(unprepare("eth1"), IsEmpty());
@@ -431,40 +418,12 @@ TEST_F(NicTest, UnbindLeavesHugepagesThatOthersHaveReserved) {
 TEST_F(NicTest, UnbindGivesBackHugepagesOfFragmentedMemory) {
   tree_.write("etc/sysctl.d/60-lyre-nic.conf", "vm.nr_hugepages=192\n");
   tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "150\n");
-  EXPECT_THAT(unprepare("eth1"), Contains(Contains("vm.nr_hugepages=0")));
+  EXPECT_THAT(unprepare("eth1"), Contains(Contains(HasSubstr("echo 0 > "))));
   EXPECT_THAT(kept("eth1"), IsEmpty());
   tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n");
-  EXPECT_THAT(unprepare("eth1"), Not(Contains(Contains("vm.nr_hugepages=0"))));
+  EXPECT_THAT(unprepare("eth1"), Not(Contains(Contains(HasSubstr("echo 0 > ")))));
   EXPECT_THAT(kept("eth1"), IsEmpty());
 }
-
-/// A machine of Azure: eth8 carries the default route, eth9 has eth2 as its virtual function.
-class VmbusNicTest : public NicTest {
- protected:
-  VmbusNicTest() {
-    add_netvsc(kFirst, "eth8", "00:0d:3a:00:00:01");
-    add_netvsc(kSecond, "eth9", "00:0d:3a:00:00:02");
-    tree_.write("sys/class/net/eth2/address", "00:0d:3a:00:00:02\n");
-    tree_.write("proc/net/route",
-                "Iface Destination Gateway Flags RefCnt Use Metric Mask\n"
-                "eth8 00000000 0100000A 0003 0 0 0 00000000\n");
-    tree_.write("proc/meminfo", "Hugepagesize:       2048 kB\n");
-    states_ = nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
-  }
-  void add_netvsc(const std::string& id, const std::string& interface, const std::string& mac) {
-    const std::string folder = "sys/bus/vmbus/devices/" + id;
-    tree_.write(folder + "/class_id", "{f8615163-df3e-46c5-913f-f2d2f965ed0e}\n");
-    tree_.write(folder + "/driver_override", "(null)\n");
-    tree_.write(folder + "/numa_node", "0\n");
-    tree_.write(folder + "/net/" + interface + "/mtu", "1500\n");
-    tree_.link(folder + "/driver", "sys/bus/vmbus/drivers/hv_netvsc");
-    tree_.link("sys/class/net/" + interface + "/device", folder);
-    tree_.write("sys/class/net/" + interface + "/address", mac + "\n");
-  }
-
-  static constexpr const char* kFirst = "f8615163-0000-1000-2000-6045bd7a8d01";
-  static constexpr const char* kSecond = "f8615163-0000-1000-2000-6045bd7a8d02";
-};
 
 TEST_F(VmbusNicTest, ListShowsThem) {
   const std::string text = nics_text(states_);
@@ -488,7 +447,7 @@ TEST_F(VmbusNicTest, BindPreparesAllThatTheNicNeeds) {
   const Commands prepared = prepare("eth9", "uio_hv_generic");
   EXPECT_THAT(prepared, Contains(Contains("/shipped/no-iommu.conf")));
   EXPECT_THAT(prepared, Contains(Contains("/shipped/beside-kernel-driver.conf")));
-  EXPECT_THAT(prepared, Contains(Contains("sysctl")));
+  EXPECT_THAT(prepared, Contains(Contains(HasSubstr("vm.nr_hugepages="))));
 }
 
 TEST_F(VmbusNicTest, UnbindTakesItBack) {

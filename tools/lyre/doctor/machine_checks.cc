@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "machine/default_driver.h"
+#include "machine/kernel_modules.h"
 #include "machine/memory.h"
 #include "machine/nic_guard.h"
 #include "machine/vmbus.h"
@@ -351,6 +352,22 @@ Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicS
             "mode"
           : "DPDK drives a NIC through a module of the kernel",
       "modprobe " + wanted + "    # lyre nic bind does it as well");
+}
+
+/// DKMS builds igb_uio for a kernel when its headers are installed.
+std::vector<Finding> check_next_kernel(const std::vector<NicState>& nics,
+                                       const std::string& release, const std::string& folder) {
+  const auto bound = std::ranges::find_if(
+      nics, [](const NicState& state) { return state.nic.boot_driver == "igb_uio"; });
+  if (bound == nics.end()) return {};
+  const std::string next = machine::newer_kernel(release, folder);
+  if (next.empty() || machine::is_module_in(folder + "/" + next, "igb_uio")) return {};
+  const std::string later_headers = machine::headers_package(next);
+  return {note("modules", "Linux " + next + ", which is installed, has no igb_uio",
+               "a boot into it leaves " + bound->nic.address +
+                   " with its kernel driver, and lyred does not start",
+               "apt install linux-headers-" + next + (later_headers.empty() ? "" : " ") +
+                   later_headers + " && dkms autoinstall -k " + next)};
 }
 
 /// DPDK's guide of the ENA driver asks for it: the module maps the NIC's registers itself, and

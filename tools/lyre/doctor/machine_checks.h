@@ -22,6 +22,10 @@ Finding check_iommu(const machine::Roots& roots, const std::vector<NicState>& ni
 /// Lockdown, which comes with Secure Boot, and NICs that DPDK drives without VFIO.
 Finding check_lockdown(const machine::Roots& roots, const std::vector<NicState>& nics);
 Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicState>& nics);
+/// NICs that a boot binds to igb_uio: whether the newest kernel in `folder`, which is /lib/modules,
+/// has that module. `release`: of the kernel that runs. Nothing where all is well.
+std::vector<Finding> check_next_kernel(const std::vector<NicState>& nics,
+                                       const std::string& release, const std::string& folder);
 /// ENAs on igb_uio: whether their registers are written in combined writes. `options` are the lines
 /// of modprobe's configuration. Nothing where there is no such NIC.
 std::vector<Finding> check_write_combining(const machine::Roots& roots,

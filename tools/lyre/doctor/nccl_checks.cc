@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <strings.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -10,6 +9,7 @@
 #include <string_view>
 
 #include "machine/files.h"
+#include "nccl_adapter/abi/nccl_settings.h"
 #include "nccl_adapter/abi/setting_names.h"
 #include "tools/lyre/doctor/file_limits.h"
 #include "tools/lyre/doctor/plugin_file.h"
@@ -72,6 +72,19 @@ std::vector<Finding> check_plugin(const Settings& settings, const FindLibrary& f
                   "ldconfig, or LD_LIBRARY_PATH=DIRECTORY of libnccl-net-lyre.so")};
 }
 
+/// Which NCCL the job has is not known here.
+Finding check_reload(const Settings& settings) {
+  const std::string name = nccl_abi::kPluginUsersSetting;
+  const std::string value = value_of(settings, name);
+  const std::string saw = name + (value.empty() ? " is not set" : "=" + value);
+  if (nccl_abi::keeps_plugin(value.c_str())) return fine("nccl reload", saw);
+  return note(
+      "nccl reload", saw,
+      "after its last communicator NCCL 2.28.3 to 2.29.7 loses the plugin, and the next one "
+      "of the process fails or uses sockets",
+      "export " + name + "=1");
+}
+
 Finding check_net(const Settings& settings) {
   const std::string net = value_of(settings, "NCCL_NET");
   if (net.empty()) {
@@ -79,8 +92,7 @@ Finding check_net(const Settings& settings) {
                 "a rank whose daemon is away falls back to sockets, and the job hangs or is slow",
                 "export NCCL_NET=Lyre");
   }
-  // NCCL compares without case.
-  if (::strcasecmp(net.c_str(), "Lyre") == 0) return fine("nccl net", "NCCL_NET=" + net);
+  if (nccl_abi::names_lyre(net.c_str())) return fine("nccl net", "NCCL_NET=" + net);
   return problem("nccl net", "NCCL_NET=" + net, "NCCL takes that network and not Lyre",
                  "export NCCL_NET=Lyre");
 }
@@ -145,6 +157,7 @@ FoundLibrary open_plugin(const std::string& name) {
 std::vector<Finding> check_nccl(const Settings& settings, const FindLibrary& find,
                                 const std::string& glibc) {
   std::vector<Finding> findings = check_plugin(settings, find);
+  if (findings.front().verdict == Verdict::kFine) findings.push_back(check_reload(settings));
   findings.push_back(check_net(settings));
   findings.push_back(check_glibc(glibc));
   std::vector<std::string> names;

@@ -26,13 +26,6 @@ std::string joined(const std::vector<std::string>& parts) {
   return out;
 }
 
-std::string ids(const Nic& nic) {
-  if (machine::is_on_vmbus(nic)) return "netvsc";
-  char text[16];
-  std::snprintf(text, sizeof text, "%04x:%04x", unsigned{nic.vendor}, unsigned{nic.device});
-  return text;
-}
-
 Nic nic_of(const VmbusNic& nic) {
   return {.address = machine::device_of(nic),
           .driver = nic.driver,
@@ -56,6 +49,19 @@ std::vector<std::string> driverctl(const char* verb, const Nic& nic) {
   return {"driverctl", verb, nic.address};
 }
 
+/// What driverctl binds the NIC by at a boot.
+std::string boot_file(const Nic& nic) {
+  const std::string id = machine::vmbus_id_of(nic.address);
+  return "/etc/driverctl.d/" + (id.empty() ? "pci-" + nic.address : "vmbus-" + id);
+}
+
+/// The kernel chose its driver in this boot: driverctl's unit was refused, or is to act at the next
+/// one.
+bool is_bound_by_boot_only(const Nic& nic) {
+  return nic.override_driver.empty() && !nic.driver.empty() &&
+         !machine::is_user_space_driver(nic.driver);
+}
+
 /// Now or after a boot.
 bool is_overridden(const Nic& nic) {
   return !nic.override_driver.empty() || !nic.boot_driver.empty();
@@ -70,6 +76,18 @@ bool may_be_bound(const Nic& nic) {
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
 }  // namespace
+
+std::string ids_of(const Nic& nic) {
+  if (machine::is_on_vmbus(nic)) return "netvsc";
+  char text[16];
+  std::snprintf(text, sizeof text, "%04x:%04x", unsigned{nic.vendor}, unsigned{nic.device});
+  return text;
+}
+
+bool is_on(const std::string& device, const Nic& nic) {
+  const std::string id = machine::vmbus_id_of(device);
+  return nic.address == (id.empty() ? machine::pci_address_of(device) : "vmbus:" + id);
+}
 
 const NicState& nic_named(const std::vector<NicState>& states, const std::string& name) {
   const std::string id = machine::vmbus_id_of(name);
@@ -130,7 +148,7 @@ std::string nics_text(const std::vector<NicState>& states) {
   table.add_column("needed for");
   for (const NicState& state : states) {
     const Nic& nic = state.nic;
-    table.add_row({nic.address, ids(nic), or_dash(joined(nic.interfaces)), or_dash(nic.driver),
+    table.add_row({nic.address, ids_of(nic), or_dash(joined(nic.interfaces)), or_dash(nic.driver),
                    or_dash(nic.boot_driver), nic.has_iommu ? "yes" : "no",
                    nic.numa_node < 0 ? "-" : std::to_string(nic.numa_node),
                    or_dash(state.needed_for)});
@@ -144,7 +162,7 @@ std::string nics_json(const std::vector<NicState>& states) {
     const Nic& nic = state.nic;
     nics.push_back({{"address", nic.address},
                     {"device", state.device},
-                    {"id", ids(nic)},
+                    {"id", ids_of(nic)},
                     {"interfaces", nic.interfaces},
                     {"driver", nic.driver},
                     {"driver_override", nic.override_driver},
@@ -184,15 +202,15 @@ std::vector<std::string> bind_command(const std::vector<NicState>& states,
   }
   if (choice.driver.empty() && request.driver.empty()) return {};
   const std::string driver = request.driver.empty() ? choice.driver : request.driver;
+  if (const std::string why = machine::why_unsuitable(nic, driver); !why.empty()) {
+    throw Failure(kExitFailure, nic.address + " " + why);
+  }
   if (driver == "vfio-pci" && !nic.has_iommu && !request.is_forced) {
     throw Failure(kExitFailure, nic.address +
                                     " is behind no IOMMU, without which vfio-pci binds no NIC, "
                                     "allowed: " +
                                     (choice.driver.empty() ? "its own driver" : choice.driver) +
                                     ", or --force with a kernel that has a no-IOMMU mode");
-  }
-  if (const std::string why = machine::why_unsuitable(nic, driver); !why.empty()) {
-    throw Failure(kExitFailure, nic.address + " " + why);
   }
   if (machine::is_on_vmbus(nic) && driver != choice.driver) {
     throw Failure(kExitFailure, nic.address + " is on the VMbus, allowed: " + choice.driver);
@@ -236,7 +254,28 @@ std::vector<std::string> unbind_command(const std::vector<NicState>& states,
   // driverctl would take it from its driver for a moment, and with it what the machine needs it
   // for.
   if (is_with_kernel(nic)) return {};
+  if (is_bound_by_boot_only(nic)) return {"rm", boot_file(nic)};
   return driverctl("unset-override", nic);
+}
+
+void refuse_in_use(const Nic& nic, const std::vector<std::string>& devices) {
+  if (std::ranges::none_of(devices, [&](const std::string& each) { return is_on(each, nic); })) {
+    return;
+  }
+  throw Failure(kExitFailure, nic.address +
+                                  " is a port of the lyred that runs, allowed: systemctl stop "
+                                  "lyred before, or --force");
+}
+
+std::vector<std::string> sections_left(const Nic& nic, const std::string& path,
+                                       const std::vector<std::string>& devices) {
+  std::vector<std::string> lines;
+  for (const std::string& device : devices) {
+    if (!is_on(device, nic)) continue;
+    lines.push_back(path + " still has the [[port]] with device = \"" + device +
+                    "\": remove it before lyred starts");
+  }
+  return lines;
 }
 
 }  // namespace lyre::tools

@@ -25,6 +25,12 @@ void ask_lyred(std::vector<NicState>& states);
 /// Takes over its answer: a line "lyred: ADDRESS: why" for each NIC.
 void note_refusals(std::vector<NicState>& states, const std::string& output);
 
+/// "1d0f:ec20", vendor and device of a NIC of the PCI bus; else "netvsc".
+std::string ids_of(const machine::Nic& nic);
+
+/// Whether a port's `device` of lyred.toml is on this NIC.
+bool is_on(const std::string& device, const machine::Nic& nic);
+
 std::string nics_text(const std::vector<NicState>& states);
 std::string nics_json(const std::vector<NicState>& states);
 
@@ -45,7 +51,7 @@ bool stays_with_kernel(const machine::Nic& nic);
 
 /// The command that binds a NIC for lyred now and after each boot, the driver as its last word, or
 /// the one that gives it back to the kernel. Changes nothing. Empty: the NIC stays with its kernel
-/// driver, or is with it.
+/// driver, or is with it, now and after a boot.
 /// Fails: throws Failure: no such NIC, it must stay with its kernel driver, or lyred would refuse
 /// it.
 std::vector<std::string> bind_command(const std::vector<NicState>& states,
@@ -60,5 +66,12 @@ std::string after_failed_bind(const std::vector<NicState>& now, const std::strin
                               const std::string& driver, const std::string& section);
 std::vector<std::string> unbind_command(const std::vector<NicState>& states,
                                         const std::string& name);
+
+/// Throws Failure where the NIC is one of `devices`, of a daemon that runs: two drivers would use
+/// it.
+void refuse_in_use(const machine::Nic& nic, const std::vector<std::string>& devices);
+/// A line for each of the devices of a configuration, the file at `path`, that is on this NIC.
+std::vector<std::string> sections_left(const machine::Nic& nic, const std::string& path,
+                                       const std::vector<std::string>& devices);
 
 }  // namespace lyre::tools

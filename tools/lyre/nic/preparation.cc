@@ -12,12 +12,15 @@
 #include "machine/vmbus.h"
 #include "tools/lyre/configured.h"
 #include "tools/lyre/hugepage_need.h"
+#include "tools/lyre/nic/boot_binding.h"
 #include "tools/lyre/nic/port_section.h"
 
 namespace lyre::tools {
 namespace {
 
 constexpr const char* kSettle = "daemon-reload";
+/// A line of the file that reserves hugepages at a boot: they were not raised when it was written.
+constexpr const char* kNotRaised = "# others had reserved hugepages when this was written";
 
 std::string drop_in_folder(const PreparedFiles& files) {
   return files.etc + "/systemd/system/lyred.service.d";
@@ -39,26 +42,43 @@ uint64_t reserved_pages(const machine::Roots& roots) {
   return pages;
 }
 
-/// The files of reserve_commands() that are there, with what each reserves and the command that
-/// gives it back.
+/// Writes a file of these lines, which have no character that is special between double quotes.
+std::vector<std::string> write_command(const std::vector<std::string>& lines,
+                                       const std::string& file) {
+  std::string script = "printf \"%s\\n\"";
+  for (const std::string& line : lines) script += " \"" + line + "\"";
+  return {"sh", "-c", script + " > " + file};
+}
+
+/// Those of the size that packet pools take, now.
+std::vector<std::string> set_pages_command(uint64_t pages) {
+  return {"sh", "-c", "echo " + std::to_string(pages) + " > " + machine::kPacketPagesFile};
+}
+
+void append(Commands& commands, Commands more) {
+  for (auto& command : more) commands.push_back(std::move(command));
+}
+
+/// The files of reserve_at_boot() that are there, with what each reserves.
 struct Reservation {
   std::string file;
   std::optional<uint64_t> pages;
-  std::vector<std::string> give_back;
+  bool was_raised = true;  ///< also when the file was written
 };
+bool was_raised(const std::string& file) {
+  const std::vector<std::string> lines = machine::lines(file);
+  return std::ranges::find(lines, kNotRaised) == lines.end();
+}
 std::vector<Reservation> reservations(const PreparedFiles& files) {
   const std::string in_sysctl = sysctl_file(files);
   const std::string in_tmpfiles = tmpfiles_file(files);
   std::vector<Reservation> found;
   if (machine::exists(in_sysctl)) {
-    found.push_back({in_sysctl,
-                     machine::pages_of_sysctl(in_sysctl),
-                     {"sysctl", "--quiet", "vm.nr_hugepages=0"}});
+    found.push_back({in_sysctl, machine::pages_of_sysctl(in_sysctl), was_raised(in_sysctl)});
   }
   if (machine::exists(in_tmpfiles)) {
-    found.push_back({in_tmpfiles,
-                     machine::pages_of_tmpfiles(in_tmpfiles),
-                     {"sh", "-c", std::string("echo 0 > ") + machine::kPacketPagesFile}});
+    found.push_back(
+        {in_tmpfiles, machine::pages_of_tmpfiles(in_tmpfiles), was_raised(in_tmpfiles)});
   }
   return found;
 }
@@ -66,7 +86,7 @@ std::vector<Reservation> reservations(const PreparedFiles& files) {
 /// No others have reserved some of these pages. The kernel gives fewer than a file asks for where
 /// memory is fragmented.
 bool are_all_of(const Reservation& reservation, uint64_t reserved) {
-  return reserved <= reservation.pages.value_or(0);
+  return reservation.was_raised && reserved <= reservation.pages.value_or(0);
 }
 
 /// For the workers that cores = "auto" takes for the NIC, as far as the kernel knows its speed.
@@ -78,18 +98,30 @@ uint64_t hugepages_of(const NicState& state, const machine::Roots& roots) {
   return hugepages_mib(workers, packets) * 1024 / machine::kPacketPageKib;
 }
 
-/// Now, and after each boot.
+/// Not fewer than are reserved `now`, by others: a later boot has both needs.
+std::vector<std::string> reserve_at_boot(uint64_t needed, uint64_t now, const machine::Roots& roots,
+                                         const PreparedFiles& files) {
+  const uint64_t pages = std::max(needed, now);
+  const bool is_default = machine::default_pool_kib(roots) == machine::kPacketPageKib;
+  std::vector<std::string> lines;
+  if (now > 0) lines.push_back(kNotRaised);
+  lines.push_back(is_default ? "vm.nr_hugepages=" + std::to_string(pages)
+                             : machine::packet_pages_line(pages));
+  return write_command(lines, is_default ? sysctl_file(files) : tmpfiles_file(files));
+}
+
+/// After each boot, unless a boot reserves some; now, unless some are reserved.
 Commands reserve_commands(const NicState& state, const machine::Roots& roots,
                           const PreparedFiles& files) {
-  const uint64_t pages = hugepages_of(state, roots);
-  if (machine::default_pool_kib(roots) == machine::kPacketPageKib) {
-    return {
-        {"sh", "-c", "echo vm.nr_hugepages=" + std::to_string(pages) + " > " + sysctl_file(files)},
-        {"sysctl", "--quiet", "--load", sysctl_file(files)}};
+  const uint64_t needed = hugepages_of(state, roots);
+  const uint64_t now = reserved_pages(roots);
+  const auto at_boot = machine::pages_at_boot(roots, files.boot);
+  Commands commands;
+  if (!at_boot || at_boot->pages == 0) {
+    commands.push_back(reserve_at_boot(needed, now, roots, files));
   }
-  const std::string line = machine::packet_pages_line(pages);
-  return {{"sh", "-c", "echo '" + line + "' > " + tmpfiles_file(files)},
-          {"systemd-tmpfiles", "--create", tmpfiles_file(files)}};
+  if (now == 0) commands.push_back(set_pages_command(needed));
+  return commands;
 }
 
 bool needs_physical_addresses(const NicState& state, const std::string& driver) {
@@ -119,11 +151,6 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-bool is_on(const std::string& device, const machine::Nic& nic) {
-  const std::string id = machine::vmbus_id_of(device);
-  return nic.address == (id.empty() ? machine::pci_address_of(device) : "vmbus:" + id);
-}
-
 /// Who besides `left` needs the drop-in: the device of a port, the address of a NIC that is bound,
 /// or empty.
 std::string other_user(const std::string& drop_in, const std::vector<NicState>& states,
@@ -148,6 +175,18 @@ std::vector<std::string> drop_ins_for(const machine::Nic& nic) {
                                                      : machine::PortKind::kWithoutIommu);
 }
 
+std::string folder_of(const std::string& file) { return file.substr(0, file.rfind('/')); }
+
+Commands link_commands(const std::vector<std::string>& drop_ins, const PreparedFiles& files) {
+  Commands commands;
+  for (const std::string& drop_in : drop_ins) {
+    if (is_linked(drop_in_folder(files) + "/" + drop_in)) continue;
+    if (commands.empty()) commands.push_back({"mkdir", "-p", drop_in_folder(files)});
+    commands.push_back({"ln", "-s", files.drop_ins + "/" + drop_in, drop_in_folder(files)});
+  }
+  return commands;
+}
+
 Commands unlink_commands(const std::vector<std::string>& drop_ins, const PreparedFiles& files) {
   Commands commands;
   for (const std::string& drop_in : drop_ins) {
@@ -156,8 +195,25 @@ Commands unlink_commands(const std::vector<std::string>& drop_ins, const Prepare
   }
   if (commands.empty()) return commands;
   commands.push_back({"rmdir", "--ignore-fail-on-non-empty", drop_in_folder(files)});
-  commands.push_back({"systemctl", kSettle});
   return commands;
+}
+
+/// The drop-in of driverctl's unit that is there may know more, the MAC address: a NIC that is
+/// bound has no interface.
+Commands bind_at_boot_commands(const machine::Nic& nic, const PreparedFiles& files) {
+  const std::string file = boot_drop_in_of(nic, files.etc);
+  const std::vector<std::string> wanted = boot_drop_in_lines(nic, files.program);
+  const auto says = [](const std::string& line, const std::string& begin) {
+    return line.starts_with(begin);
+  };
+  if (std::ranges::equal(machine::lines(file), wanted, says)) return {};
+  return {{"mkdir", "-p", folder_of(file)}, write_command(wanted, file)};
+}
+
+Commands unbind_at_boot_commands(const machine::Nic& nic, const PreparedFiles& files) {
+  const std::string file = boot_drop_in_of(nic, files.etc);
+  if (!machine::exists(file)) return {};
+  return {{"rm", file}, {"rmdir", "--ignore-fail-on-non-empty", folder_of(file)}};
 }
 
 /// The drop-ins for `left` that nobody else needs.
@@ -181,17 +237,11 @@ bool are_hugepages_unneeded(const std::vector<std::string>& unneeded_drop_ins) {
 
 Commands prepare_commands(const NicState& state, const std::string& driver,
                           const machine::Roots& roots, const PreparedFiles& files) {
-  Commands commands;
-  const machine::PortKind kind = kind_of(state, driver);
-  for (const std::string& drop_in : machine::drop_ins_of(kind)) {
-    if (is_linked(drop_in_folder(files) + "/" + drop_in)) continue;
-    if (commands.empty()) commands.push_back({"mkdir", "-p", drop_in_folder(files)});
-    commands.push_back({"ln", "-s", files.drop_ins + "/" + drop_in, drop_in_folder(files)});
-  }
+  Commands commands = link_commands(machine::drop_ins_of(kind_of(state, driver)), files);
+  if (!driver.empty()) append(commands, bind_at_boot_commands(state.nic, files));
   if (!commands.empty()) commands.push_back({"systemctl", kSettle});
-  if (needs_physical_addresses(state, driver) && reserved_pages(roots) == 0) {
-    for (auto& command : reserve_commands(state, roots, files))
-      commands.push_back(std::move(command));
+  if (needs_physical_addresses(state, driver)) {
+    append(commands, reserve_commands(state, roots, files));
   }
   return commands;
 }
@@ -201,12 +251,13 @@ Commands unprepare_commands(const std::vector<NicState>& states, const std::stri
   const machine::Nic& left = nic_named(states, name).nic;
   const auto unneeded = unneeded_drop_ins(states, left, roots, files);
   Commands commands = unlink_commands(unneeded, files);
+  append(commands, unbind_at_boot_commands(left, files));
+  if (!commands.empty()) commands.push_back({"systemctl", kSettle});
   if (!are_hugepages_unneeded(unneeded)) return commands;
   const uint64_t reserved = reserved_pages(roots);
   for (const Reservation& reservation : reservations(files)) {
     commands.push_back({"rm", reservation.file});
-    if (reserved > 0 && are_all_of(reservation, reserved))
-      commands.push_back(reservation.give_back);
+    if (reserved > 0 && are_all_of(reservation, reserved)) commands.push_back(set_pages_command(0));
   }
   return commands;
 }
@@ -224,9 +275,11 @@ std::vector<std::string> kept_preparations(const std::vector<NicState>& states,
   if (!are_hugepages_unneeded(unneeded_drop_ins(states, left, roots, files))) return lines;
   const uint64_t reserved = reserved_pages(roots);
   for (const Reservation& reservation : reservations(files)) {
-    if (are_all_of(reservation, reserved)) continue;
+    if (reserved == 0 || are_all_of(reservation, reserved)) continue;
+    const char* why = reservation.was_raised ? " did not reserve so many"
+                                             : " was written when others had reserved some";
     lines.push_back(std::to_string(reserved) + " hugepages of 2 MiB stay: " + reservation.file +
-                    " did not reserve so many");
+                    why);
   }
   return lines;
 }

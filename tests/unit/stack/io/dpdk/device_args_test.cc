@@ -21,7 +21,6 @@ TEST(VirtualQueuePairs, AreThoseOfTheOptions) {
   };
   EXPECT_EQ(most("net_af_xdp0,iface=eth1"), 1u);
   EXPECT_EQ(most("net_af_xdp0,iface=eth1,queue_count=8"), 8u);
-  EXPECT_EQ(most("net_virtio_user0,path=/dev/vhost-net,queues=2"), 2u);
   EXPECT_EQ(most("net_tap0,iface=lyre0"), 16u);
   EXPECT_EQ(most("net_af_packet0,iface=eth1"), 0u);
   EXPECT_EQ(most("net_af_packet0,iface=eth1,qpairs=2"), 2u);
@@ -84,8 +83,7 @@ TEST(VirtualDevice, EveryDriverThatLyreSupportsIsKnown) {
         "net_memif", "net_memif12,role=client,socket=wire,zero-copy=no,mac=02:00:00:00:00:01",
         "net_af_packet901,iface=eth1,qpairs=1,framesz=2048,framecnt=512,blocksz=4096",
         "net_af_xdp0,iface=eth1,start_queue=1,queue_count=2,xdp_prog=/x.o,busy_budget=64",
-        "net_tap0", "net_tap0,iface=lyre0,remote=eth0,mac=fixed,persist",
-        "net_virtio_user0,path=/dev/vhost-net,queues=2,queue_size=1024"}) {
+        "net_tap0", "net_tap0,iface=lyre0,remote=eth0,mac=fixed,persist"}) {
     EXPECT_EQ(wrong_of(device), "");
   }
 }
@@ -94,8 +92,18 @@ TEST(VirtualDevice, EveryDriverThatLyreSupportsIsKnown) {
 TEST(VirtualDevice, AnUnknownDriverIsRefused) {
   EXPECT_EQ(wrong_of("net_afpacket0,iface=lo"),
             "net_afpacket0: unknown virtual device, allowed: net_memif, net_af_packet, net_af_xdp, "
-            "net_tap, net_virtio_user");
+            "net_tap");
   EXPECT_THAT(wrong_of("net_memifs0"), HasSubstr("net_memifs0: unknown virtual device"));
+}
+
+// Its port was up, and no packet came or left: the kernel, or the switch, was not told where
+// packets are.
+TEST(VirtualDevice, ABackendThatCannotSeePacketsIsRefused) {
+  for (const char* options : {",path=/dev/vhost-net", ",path=/run/switch.sock", ""}) {
+    EXPECT_EQ(wrong_of(std::string("net_virtio_user0") + options),
+              "net_virtio_user0: its backend cannot see the daemon's packet memory, allowed: "
+              "net_tap, net_af_packet or net_memif");
+  }
 }
 
 // memif's driver ignores all options then: a server became a client on another socket.

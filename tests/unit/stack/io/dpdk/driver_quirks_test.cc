@@ -83,10 +83,9 @@ TEST(DriverQuirks, ADriverWithoutARowIsGivenOnePieceAtATime) {
 }
 
 TEST(DriverQuirks, ADriverWithARowIsGivenPiecesUnlessItSaysOtherwise) {
-  for (const char* driver :
-       {"net_ena", "net_gve", "net_mana", "net_netvsc", "mlx5_pci", "net_mlx4", "net_e1000_em",
-        "net_bnxt", "net_hinic", "net_vmxnet3", "net_enic", "net_hns3", "net_hns3_vf", "net_virtio",
-        "net_virtio_user", "net_iavf", "net_igc"}) {
+  for (const char* driver : {"net_ena", "net_gve", "net_mana", "net_netvsc", "mlx5_pci", "net_mlx4",
+                             "net_e1000_em", "net_bnxt", "net_hinic", "net_vmxnet3", "net_enic",
+                             "net_hns3", "net_hns3_vf", "net_virtio", "net_iavf", "net_igc"}) {
     EXPECT_EQ(quirks_of(driver).driver, driver) << "has no row";
     EXPECT_TRUE(quirks_of(driver).can_gather) << driver;
   }
@@ -96,10 +95,12 @@ TEST(DriverQuirks, ADriverWithARowIsGivenPiecesUnlessItSaysOtherwise) {
   }
 }
 
-// One kept what was sent until 225 places of its ring were in use.
-TEST(DriverQuirks, BothDriversOfVirtioAreLazyToFree) {
-  for (const char* driver : {"net_virtio", "net_virtio_user"}) {
-    EXPECT_TRUE(quirks_of(driver).is_lazy_to_free) << driver;
+TEST(DriverQuirks, OnlyVirtioAnnouncesTheMachineAndIsLazyToFree) {
+  EXPECT_TRUE(quirks_of("net_virtio").announces_itself);
+  EXPECT_TRUE(quirks_of("net_virtio").is_lazy_to_free);
+  for (const char* other : {"net_ena", "net_ixgbe_vf", "net_netvsc", "net_memif", "net_unknown"}) {
+    EXPECT_FALSE(quirks_of(other).announces_itself) << other;
+    EXPECT_FALSE(quirks_of(other).is_lazy_to_free) << other;
   }
 }
 

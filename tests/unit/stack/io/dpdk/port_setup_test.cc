@@ -7,6 +7,9 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -174,6 +177,39 @@ TEST_F(ConfigurePort, AsksForTheInterruptOfARemovedDevice) {
   nic.flags = RTE_ETH_DEV_INTR_LSC;
   set_up("net_virtio", kDqoOffers);
   EXPECT_EQ(nic.interrupts.rmv, 0u) << "DPDK refuses it";
+}
+
+// On uio the host was told that the guest announces itself after a migration, and it did not.
+TEST_F(ConfigurePort, GivesVirtioTheInterruptByWhichItAnnouncesTheMachine) {
+  for (const bool has_interrupts : {true, false}) {
+    nic.flags = RTE_ETH_DEV_INTR_LSC;
+    set_up("net_virtio", kDqoOffers, has_interrupts);
+    const bool arrives = has_link_interrupt(has_interrupts, "/sys/bus/pci/devices/0000:00:06.0");
+    EXPECT_EQ(nic.interrupts.lsc != 0, arrives);
+    EXPECT_EQ(nic.interrupts.rxq != 0, has_interrupts);
+    nic.flags = 0;
+    EXPECT_TRUE(set_up("net_virtio", kDqoOffers, has_interrupts).has_link_state) << "it is asked";
+    EXPECT_EQ(nic.interrupts.lsc, 0u) << "DPDK refuses it";
+  }
+  nic.flags = RTE_ETH_DEV_INTR_LSC;
+  set_up("net_ixgbe", kDqoOffers, true);
+  EXPECT_EQ(nic.interrupts.lsc, 0u);
+  set_up("net_ena", kDqoOffers);
+  EXPECT_EQ(nic.interrupts.lsc, 1u);
+}
+
+// With an interrupt that never comes the link would stay as it was at the start.
+TEST(LinkInterrupt, IsTheLineWhereQueuesHaveNone) {
+  char folder[] = "/tmp/lyre-irq-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  const std::string file = std::string(folder) + "/irq";
+  EXPECT_FALSE(has_link_interrupt(false, folder));
+  for (const char* line : {"0\n", "11\n", ""}) {
+    std::ofstream(file) << line;
+    EXPECT_EQ(has_link_interrupt(false, folder), std::string_view(line) == "11\n") << line;
+    EXPECT_TRUE(has_link_interrupt(true, folder));
+  }
+  std::filesystem::remove_all(folder);
 }
 
 // The driver kept a ring of packets of clients that had ended, and was closed and opened again.
