@@ -167,12 +167,23 @@ TEST_F(PacketPorts, AWireWithoutOffloadsGetsPacketsOfTheMtu) {
   }
 }
 
+std::vector<uint8_t> tagged(std::vector<uint8_t> frame, uint16_t tag) {
+  const uint8_t bytes[] = {0x81, 0x00, static_cast<uint8_t>(tag >> 8), static_cast<uint8_t>(tag)};
+  frame.insert(frame.begin() + 12, std::begin(bytes), std::end(bytes));
+  return frame;
+}
+
+// IEEE 802.1Q: VLAN 0 is none. The kernel takes the tag out.
+TEST_F(PacketPorts, PacketsWithAPriorityArrive) {
+  ASSERT_TRUE(send(packet_with(tagged(frame(1, 40), 0x6000))));
+  const std::vector<Received> got = receive(1);
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].bytes, frame(1, 40));
+}
+
 // The kernel takes the tag out of a packet: it would look like one of this network.
 TEST_F(PacketPorts, PacketsOfAVlanDoNotArrive) {
-  std::vector<uint8_t> tagged = frame(1, 40);
-  const uint8_t tag[] = {0x81, 0x00, 0x00, 0x05};
-  tagged.insert(tagged.begin() + 12, std::begin(tag), std::end(tag));
-  ASSERT_TRUE(send(packet_with(tagged)));
+  ASSERT_TRUE(send(packet_with(tagged(frame(1, 40), 5))));
   ASSERT_TRUE(send(packet_with(frame(2, 40))));
   const std::vector<Received> got = receive(2);
   ASSERT_EQ(got.size(), 1u);

@@ -1,6 +1,8 @@
 #include "stack/io/dpdk/packet_port/queue.h"
 
+#include <linux/sockios.h>
 #include <rte_mbuf.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -34,6 +36,12 @@ bool is_congestion_reported(const PacketBuf& packet) {
 /// What sendmmsg() says of a packet that may be sent later: the interface's queue is full, or too
 /// many bytes of this socket wait in it.
 bool is_full(int error) { return error == EAGAIN || error == ENOBUFS || error == ENOMEM; }
+
+/// Whether packets of this socket wait in the interface's queue: only then has it room later.
+bool has_waiting(int fd) {
+  int bytes = 0;
+  return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
 
 }  // namespace
 
@@ -85,8 +93,7 @@ size_t PacketQueue::rx_burst(std::span<PacketBuf*> out) {
   if (!is_running_) return 0;
   const size_t wanted = fill_window(std::min(out.size(), burst_max_));
   if (wanted == 0) return 0;
-  const int got = recvmmsg(setup_.fd, rx_messages_.data(), static_cast<unsigned>(wanted),
-                           MSG_DONTWAIT, nullptr);
+  const int got = receive(static_cast<unsigned>(wanted));
   size_t filled = 0;
   for (int i = 0; i < got; ++i) {
     const auto at = static_cast<size_t>(i);
@@ -100,6 +107,17 @@ size_t PacketQueue::rx_burst(std::span<PacketBuf*> out) {
     }
   }
   return filled;
+}
+
+/// Returns how many packets came; -1: none. The kernel loses a packet whose header it cannot write
+/// (UDP GSO before Linux 6.2), and those behind it wait.
+int PacketQueue::receive(unsigned wanted) {
+  for (size_t tries = 0; tries < kBurstMax; ++tries) {
+    const int got = recvmmsg(setup_.fd, rx_messages_.data(), wanted, MSG_DONTWAIT, nullptr);
+    if (got >= 0 || errno != EINVAL) return got;
+    ++counters_.rx_missed;
+  }
+  return -1;
 }
 
 /// Gives the first packets of the window the slots that they lack. Returns how many have all.
@@ -177,15 +195,19 @@ size_t PacketQueue::send_some(std::span<PacketBuf* const> in) {
     release(in.first(1), false);
     return 1;
   }
-  const int rc =
-      sendmmsg(setup_.fd, tx_messages_.data(), static_cast<unsigned>(count), MSG_DONTWAIT);
+  const auto send = [&] {
+    return sendmmsg(setup_.fd, tx_messages_.data(), static_cast<unsigned>(count), MSG_DONTWAIT);
+  };
+  int rc = send();
+  // An error that a receive left at the socket is told once, and says nothing of this packet.
+  if (rc < 0 && !is_full(errno)) rc = send();
   const int error = rc < 0 ? errno : 0;
   const size_t sent = rc < 0 ? 0 : static_cast<size_t>(rc);
   for (size_t i = sent; i < count; ++i) clear_ip_checksum(*in[i]);
   release(in.first(sent), true);
   refusals_ = error == ENOBUFS ? refusals_ + 1 : 0;
   // A filter or a limit of the interface may refuse this packet each time.
-  const bool is_refused = refusals_ > kRefusalsMax;
+  const bool is_refused = error == ENOBUFS && (refusals_ > kRefusalsMax || !has_waiting(setup_.fd));
   if (error == 0 || (is_full(error) && !is_refused)) return sent;
   refusals_ = 0;
   // The interface is down or away, the packet is too large for it, or a client took its memory

@@ -59,6 +59,7 @@ class PacketQueue final : public PacketIo {
   /// A header of virtio, the packet's own bytes, and its pieces.
   static constexpr size_t kSendParts = 2 + kTxPiecesMax;
 
+  int receive(unsigned wanted);
   size_t fill_window(size_t wanted);
   bool receive_one(size_t at, uint32_t bytes, PacketBuf*& out);
   void describe_slots(size_t at, uint32_t bytes);

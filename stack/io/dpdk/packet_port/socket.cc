@@ -22,7 +22,8 @@ namespace {
 constexpr int kReceiveBytes = 16 << 20;
 constexpr int kSendBytes = 4 << 20;
 
-/// PACKET_FANOUT_FLAG_IGNORE_OUTGOING: a group does not heed PACKET_IGNORE_OUTGOING of its sockets.
+/// PACKET_FANOUT_FLAG_IGNORE_OUTGOING: the group receives nothing that this machine sends. It does
+/// not heed PACKET_IGNORE_OUTGOING of its sockets.
 constexpr uint32_t kIgnoreOutgoing = 0x4000;
 
 Error failed(const std::string& what) {
@@ -118,11 +119,15 @@ Status PacketSocket::join_group(uint16_t& group, bool is_first) {
 Status PacketSocket::receive_all() {
   constexpr auto kDirection = static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_PKTTYPE);
   constexpr auto kHasTag = static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT);
+  constexpr auto kTag = static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_VLAN_TAG);
+  constexpr uint32_t kVlanId = 0x0fff;  // 0 names no VLAN: see wire::is_priority_tagged()
   static constexpr sock_filter kOurs[] = {
       {BPF_LD | BPF_W | BPF_ABS, 0, 0, kDirection},
-      {BPF_JMP | BPF_JEQ | BPF_K, 3, 0, PACKET_OUTGOING},
+      {BPF_JMP | BPF_JEQ | BPF_K, 5, 0, PACKET_OUTGOING},
       {BPF_LD | BPF_W | BPF_ABS, 0, 0, kHasTag},
-      {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0},
+      {BPF_JMP | BPF_JEQ | BPF_K, 2, 0, 0},
+      {BPF_LD | BPF_W | BPF_ABS, 0, 0, kTag},
+      {BPF_JMP | BPF_JSET | BPF_K, 1, 0, kVlanId},
       {BPF_RET | BPF_K, 0, 0, UINT32_MAX},
       {BPF_RET | BPF_K, 0, 0, 0},
   };
