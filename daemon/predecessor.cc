@@ -106,6 +106,7 @@ void Predecessor::hand_over_when_quiet(Nanos begin) {
     if (waited >= kUpgradeMappings) {
       parts_.mappings.refuse_waiting();
       parts_.assembly.registry().refuse_slow_arenas(true);
+      parts_.assembly.control().say_goodbyes(/*only_due=*/false);
     }
     if (waited >= kUpgradeRegistrations) {
       return fail({EBUSY, "the memory that clients register takes too long: try again"});
@@ -147,6 +148,7 @@ bool Predecessor::pause_when_quiet() {
   WorkerThreads& threads = parts_.assembly.threads();
   const Nanos deadline = monotonic_now() + kUpgradeRest;
   while (monotonic_now() < deadline) {
+    parts_.assembly.control().say_goodbyes(/*only_due=*/true);  // no timer runs meanwhile
     parts_.replies.look();
     if (is_quiet() && threads.pause()) {
       parts_.replies.look();

@@ -46,6 +46,15 @@ bool set_lease(int fd, int type) {
   return ::fcntl(fd, F_SETSIG, SIGURG) == 0 && ::fcntl(fd, F_SETLEASE, type) == 0;
 }
 
+/// The kernel looks for other opens of a file before it looks at fs.leases-enable, so this asks
+/// with a file of which there is one.
+bool grants_leases() {
+  const OwnedFd file = make_memfd("lyre-lease");
+  if (!file.is_open()) return false;
+  auto counted = open_again(file.get(), O_RDWR);
+  return counted.ok() && set_lease(counted->get(), F_WRLCK);
+}
+
 }  // namespace
 
 Result<SharedMemory> SharedMemory::create(const char* name, uint64_t bytes, SharedWith with) {
@@ -140,13 +149,15 @@ bool can_be_taken_back(int fd) {
     ::fcntl(fd, F_SETLEASE, F_UNLCK);
     return false;
   }
-  return errno == EAGAIN;
+  return errno == EAGAIN && grants_leases();
 }
 
 /// A write lease is granted to the only one who has the file open. A mapping keeps it open.
 bool take_back(int fd) { return set_lease(fd, F_WRLCK); }
 
 void free_pages(int fd) {
+  if (!take_back(fd))
+    return;  // somebody opened it meanwhile, or the system grants no lease any more
   struct stat file {};
   if (::fstat(fd, &file) != 0) return;
   static_cast<void>(::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, file.st_size));

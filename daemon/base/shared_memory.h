@@ -62,10 +62,10 @@ Result<OwnedFd> reopen(int fd);
 bool can_be_taken_back(int fd);
 /// True: only `fd` and its duplicates have the file open, and no other process maps it. Nobody can
 /// open it then until they are closed. What holds it without having it open (O_PATH) is not seen.
-/// REQUIRES: can_be_taken_back().
+/// REQUIRES: can_be_taken_back(). Fails: EAGAIN another one has it; other errors: not known.
 bool take_back(int fd);
-/// Gives all pages back to the system, also where something holds the file. REQUIRES: take_back()
-/// was true. Another process that has it open can hold the file's lock for as long as it wants.
+/// Gives all pages back to the system, also where something holds the file, unless take_back()
+/// fails now: another process that has it open can hold the file's lock for as long as it wants.
 void free_pages(int fd);
 
 }  // namespace lyre

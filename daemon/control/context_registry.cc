@@ -102,6 +102,7 @@ void ContextRegistry::forget(uint32_t index) {
   Context& context = *contexts_[index];
   const uint64_t bytes = context.memory.bytes();
   LeftMemory::Entry left{.owner = {.user = context.user, .client = index},
+                         .domain = context.terms.domain,
                          .file = context.memory.release(),
                          .bytes = bytes,
                          .counted_bytes = counted_bytes_of(bytes, context.copy_bytes, copy_bytes_)};
@@ -110,7 +111,7 @@ void ContextRegistry::forget(uint32_t index) {
   if (!can_be_kept) {
     return regions_.close_memory(index, std::move(left.file), bytes, left.counted_bytes);
   }
-  if (!take_back(left.file.get())) return left_.add(std::move(left));
+  if (!take_back(left.file.get()) && errno == EAGAIN) return left_.add(std::move(left));
   free_left(regions_, std::move(left));
 }
 
@@ -145,7 +146,7 @@ Status ContextRegistry::check_contexts(const AttachTerms& terms) const {
   const uint64_t user = worker::DomainRules::user_of(terms.domain, terms.identity.uid);
   const size_t of_user_left = left_.count_of(user);
   size_t of_user = of_user_left;
-  uint32_t of_domain = 0;
+  size_t of_domain = left_.count_of_domain(terms.domain);
   for (const auto& context : contexts_) {
     if (context == nullptr) continue;
     of_user += context->user == user;

@@ -50,6 +50,10 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void hang_up();
   bool awaits_detach_of(uint32_t context) const { return left_context_ == context; }
   bool awaits_detach() const { return left_context_.has_value(); }
+  /// It has waited as long as it may: also where no timer can run.
+  bool is_goodbye_due() const {
+    return awaits_detach() && std::chrono::steady_clock::now() >= region_deadline_.expiry();
+  }
 
   /// Goes on with a client whose context was taken over.
   void go_on(OwnedFd process, uint32_t context, const std::string& label);

@@ -133,6 +133,14 @@ bool ControlServer::has_pending_requests() const {
   });
 }
 
+void ControlServer::say_goodbyes(bool only_due) {
+  std::vector<std::shared_ptr<ControlClient>> leaving;  // hang_up() takes them from the table
+  for (const auto& [id, client] : clients_) {
+    if (only_due ? client->is_goodbye_due() : client->awaits_detach()) leaving.push_back(client);
+  }
+  for (const auto& client : leaving) client->hang_up();
+}
+
 void ControlServer::hold_memory_requests(bool is_held) {
   holds_memory_requests_ = is_held;
   if (is_held) return;

@@ -124,8 +124,10 @@ class ControlServer {
   /// Appends a kAttached for each client that has a context. Returns how many.
   uint32_t write_handover(uint32_t number, record::Writer& out,
                           std::vector<int>& descriptors) const;
-  /// True while a client waits for an answer about registered memory.
+  /// True while a client waits for an answer about registered memory, or for its Goodbye.
   bool has_pending_requests() const;
+  /// Says it to those that wait for it: to all, or where it is due.
+  void say_goodbyes(bool only_due);
   /// While true, requests about registered memory are not taken: they wait in their sockets for the
   /// process that goes on. Their clients are told that they are under way.
   void hold_memory_requests(bool is_held);

@@ -24,6 +24,9 @@ class ControlServers {
     return std::any_of(servers_.begin(), servers_.end(),
                        [](const auto& server) { return server->has_pending_requests(); });
   }
+  void say_goodbyes(bool only_due) {
+    for (const auto& server : servers_) server->say_goodbyes(only_due);
+  }
   void hold_memory_requests(bool is_held) {
     for (const auto& server : servers_) server->hold_memory_requests(is_held);
   }

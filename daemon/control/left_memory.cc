@@ -1,6 +1,7 @@
 #include "daemon/control/left_memory.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "daemon/base/shared_memory.h"
@@ -12,7 +13,8 @@ std::vector<LeftMemory::Entry> LeftMemory::take_free() {
   for (size_t looks = std::min(entries_.size(), kLooksMax); looks > 0; --looks) {
     Entry entry = std::move(entries_.front());
     entries_.pop_front();
-    if (take_back(entry.file.get())) {
+    // Another error: the system tells no more. free_pages() asks again.
+    if (take_back(entry.file.get()) || errno != EAGAIN) {
       free.push_back(std::move(entry));
     } else {
       entries_.push_back(std::move(entry));
@@ -24,6 +26,11 @@ std::vector<LeftMemory::Entry> LeftMemory::take_free() {
 size_t LeftMemory::count_of(uint64_t user) const {
   return static_cast<size_t>(std::count_if(entries_.begin(), entries_.end(),
                                            [user](const auto& e) { return e.owner.user == user; }));
+}
+
+size_t LeftMemory::count_of_domain(const worker::DomainRules* domain) const {
+  return static_cast<size_t>(std::count_if(entries_.begin(), entries_.end(),
+                                           [domain](const auto& e) { return e.domain == domain; }));
 }
 
 uint64_t LeftMemory::bytes_of(uint64_t user) const {

@@ -10,6 +10,10 @@
 
 namespace lyre {
 
+namespace worker {
+struct DomainRules;
+}
+
 /// Memory of contexts that are over here, and that another process still has open or maps: a client
 /// that has not closed its context yet, or one that keeps the descriptor. It counts as long.
 /// Thread: the control thread. Owner: the descriptors.
@@ -17,7 +21,8 @@ class LeftMemory {
  public:
   struct Entry {
     BackgroundJobs::Owner owner;
-    OwnedFd file;  ///< can_be_taken_back()
+    const worker::DomainRules* domain = nullptr;  ///< compared only
+    OwnedFd file;                                 ///< can_be_taken_back()
     uint64_t bytes = 0;
     uint64_t counted_bytes = 0;  ///< for the user
   };
@@ -28,6 +33,7 @@ class LeftMemory {
 
   size_t count() const { return entries_.size(); }
   size_t count_of(uint64_t user) const;
+  size_t count_of_domain(const worker::DomainRules* domain) const;
   uint64_t bytes_of(uint64_t user) const;
 
   static constexpr size_t kLooksMax = 8;

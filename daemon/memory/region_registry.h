@@ -88,7 +88,7 @@ class RegionRegistry {
   /// the file, its pages end with it, which takes some 0.2 s for each GiB. `counted_bytes`: what
   /// context_bytes_to_free() tells of it meanwhile.
   void close_memory(uint32_t context, OwnedFd file, uint64_t bytes, uint64_t counted_bytes = 0);
-  /// The same after its pages were freed, for the memory of a context. REQUIRES: take_back().
+  /// The same after its pages were freed, for the memory of a context: see free_pages().
   void free_memory(const BackgroundJobs::Owner& owner, OwnedFd file, uint64_t bytes,
                    uint64_t counted_bytes);
   /// Of contexts of the user whose memory the thread has not closed yet.

@@ -244,6 +244,21 @@ TEST_F(Unsent, TellsAClientThatWasDisconnectedWhyWhenItIsDeregistered) {
   EXPECT_STREQ("its file shrank", lyre_last_error());
 }
 
+// Its slots are taken back before all workers have let go of its memory, and the reason comes then.
+TEST_F(Unsent, LearnsTheReasonThatComesAfterTheSlotsWereTakenBack) {
+  reinterpret_cast<channel::ContextHeader*>(daemon_.memory())->revoked.store(1);
+  EXPECT_EQ(LYRE_E_EXPELLED, lyre_check_slices(session_));
+  auto daemon = std::async(std::launch::async, [this] {
+    daemon_.say_goodbye("its file shrank");
+    daemon_.hang_up();
+  });
+  EXPECT_EQ(LYRE_E_EXPELLED, lyre_deregister(region_));
+  EXPECT_STREQ("its file shrank", lyre_last_error());
+  EXPECT_EQ(LYRE_E_EXPELLED, lyre_poll(context_, 0));
+  EXPECT_STREQ("its file shrank", lyre_last_error());
+  daemon.get();
+}
+
 TEST_F(Registration, EndsWithADaemonThatHangsUp) {
   auto death = std::async(std::launch::async, [this] {
     daemon_.take_registration();

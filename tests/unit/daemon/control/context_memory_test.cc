@@ -233,5 +233,26 @@ TEST(ContextMemoryShare, ContextsThatWereLeftCountAsWell) {
   EXPECT_TRUE(registry.attach(small_terms(7)).ok());
 }
 
+// They had all places of the daemon, which other domains were promised.
+TEST(ContextMemoryShare, ContextsThatWereLeftCountForTheirDomain) {
+  FakeWorkers workers{2};
+  ContextRegistry registry(workers, small_options());
+  const worker::DomainRules domain;
+  AttachTerms terms = small_terms(7);
+  terms.domain = &domain;
+  terms.contexts_of_domain_max = 1;
+  const auto grant = registry.attach(terms);
+  ASSERT_TRUE(grant.ok()) << grant.error().text;
+  OwnedFd kept(::fcntl(grant.value().memory_fd, F_DUPFD_CLOEXEC, 0));
+  registry.detach(grant.value().index, false);
+  workers.answer_detaches();
+  std::vector<Expulsion> none;
+  registry.poll(none);
+  EXPECT_FALSE(registry.attach(terms).ok());
+  EXPECT_TRUE(registry.attach(small_terms(7)).ok()) << "of another domain";
+  kept.reset();
+  EXPECT_TRUE(registry.attach(terms).ok());
+}
+
 }  // namespace
 }  // namespace lyre

@@ -43,6 +43,16 @@ TEST_F(ExpelledClient, IsToldThoughAWorkerHoldsOn) {
   expect_to_be_told();
 }
 
+// It is not handed over: the process that goes on could not tell it.
+TEST_F(ExpelledClient, IsToldBeforeAnUpgrade) {
+  EXPECT_TRUE(server_->has_pending_requests());
+  server_->say_goodbyes(/*only_due=*/true);
+  EXPECT_FALSE(client_.receive().has_value());
+  server_->say_goodbyes(/*only_due=*/false);
+  expect_to_be_told();
+  EXPECT_FALSE(server_->has_pending_requests());
+}
+
 TEST_F(ExpelledClient, IsToldByADaemonThatStops) {
   server_->hang_up_all();
   expect_to_be_told();
