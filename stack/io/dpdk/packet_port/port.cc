@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kIpBytesMax = UINT16_MAX;
 /// Of a TSO packet: it has at most IPv6 and TCP headers with all options.
-constexpr uint32_t kTsoPayloadBytesMax = kIpBytesMax - 40 - 60;
+constexpr uint32_t kTcpPayloadBytesMax = kIpBytesMax - 40 - 60;
 
 /// The largest packet that the kernel merges for receivers that do not ask for more.
 constexpr uint32_t kPacketBytesMax = kEthernetHeaderBytes + kIpBytesMax + 40;
@@ -85,7 +85,7 @@ Result<IoCapabilities> PacketPort::capabilities_now() const {
   }
   return IoCapabilities{.mac = *mac,
                         .mtu_bytes = options_.mtu_bytes,
-                        .tso_bytes_max = options_.use_tso ? kTsoPayloadBytesMax : 0,
+                        .tso_bytes_max = options_.use_tso ? kTcpPayloadBytesMax : 0,
                         .tx_pieces_max = kTxPiecesMax,
                         .tx_checksum_in_hardware = true,
                         .rx_checksum_in_hardware = true};

@@ -18,7 +18,7 @@
 namespace lyre::io::dpdk {
 namespace {
 
-constexpr size_t kHeaderBytes = sizeof(VirtioHeader);
+constexpr size_t kBeforePacketBytes = sizeof(VirtioHeader);
 
 /// A verdict of the kernel. It has verified what it merged. A sender on this machine may have left
 /// the checksum to an offload: then the packet was never on a wire.
@@ -28,9 +28,9 @@ ChecksumVerdict verdict_of(const VirtioHeader& header) {
 }
 
 bool is_congestion_reported(const PacketBuf& packet) {
-  constexpr size_t kFlagsAt = 13;
+  constexpr size_t kTcpFlagsAt = 13;
   constexpr uint8_t kCwr = 0x80;
-  return (packet.data[kEthernetHeaderBytes + packet.l3_bytes + kFlagsAt] & kCwr) != 0;
+  return (packet.data[kEthernetHeaderBytes + packet.l3_bytes + kTcpFlagsAt] & kCwr) != 0;
 }
 
 /// What sendmmsg() says of a packet that may be sent later: the interface's queue is full, or too
@@ -51,10 +51,10 @@ PacketQueue::PacketQueue(const Setup& setup, Memory& memory)
       burst_max_(std::clamp<size_t>(setup.rx_slots_max / setup.packet_slots, 1, kBurstMax)) {
   LYRE_CHECK(setup_.packet_slots <= kPacketSlotsMax);
   for (size_t i = 0; i < kBurstMax; ++i) {
-    rx_parts_[i][0] = {&rx_headers_[i], kHeaderBytes};
+    rx_parts_[i][0] = {&rx_headers_[i], kBeforePacketBytes};
     rx_messages_[i].msg_hdr.msg_iov = rx_parts_[i].data();
     rx_messages_[i].msg_hdr.msg_iovlen = 1 + setup_.packet_slots;
-    tx_parts_[i][0] = {&tx_headers_[i], kHeaderBytes};
+    tx_parts_[i][0] = {&tx_headers_[i], kBeforePacketBytes};
     tx_messages_[i].msg_hdr.msg_iov = tx_parts_[i].data();
   }
   memory_.add_queue(*this);
@@ -99,8 +99,8 @@ size_t PacketQueue::rx_burst(std::span<PacketBuf*> out) {
     const auto at = static_cast<size_t>(i);
     const bool is_whole = (rx_messages_[at].msg_hdr.msg_flags & MSG_TRUNC) == 0;
     const uint32_t bytes = rx_messages_[at].msg_len;
-    if (is_whole && bytes > kHeaderBytes &&
-        receive_one(at, bytes - static_cast<uint32_t>(kHeaderBytes), out[filled])) {
+    if (is_whole && bytes > kBeforePacketBytes &&
+        receive_one(at, bytes - static_cast<uint32_t>(kBeforePacketBytes), out[filled])) {
       ++filled;
     } else {
       ++counters_.rx_missed;

@@ -26,7 +26,7 @@ constexpr int kSendBytes = 4 << 20;
 /// not heed PACKET_IGNORE_OUTGOING of its sockets.
 constexpr uint32_t kIgnoreOutgoing = 0x4000;
 
-Error failed(const std::string& what) {
+Error socket_error(const std::string& what) {
   const int error = errno;
   return Error{error, what + ": " + std::strerror(error)};
 }
@@ -77,17 +77,18 @@ uint64_t PacketSocket::take_lost() const {
 Status PacketSocket::open(uint32_t interface_index) {
   static constexpr sock_filter kNothing[] = {{BPF_RET | BPF_K, 0, 0, 0}};
   fd_ = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd_ < 0) return failed("a packet socket");
-  if (!set(fd_, SOL_PACKET, PACKET_VNET_HDR, 1)) return failed("PACKET_VNET_HDR");
-  if (!set(fd_, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)) return failed("PACKET_IGNORE_OUTGOING");
-  if (!set_filter(fd_, kNothing)) return failed("a packet filter");
+  if (fd_ < 0) return socket_error("a packet socket");
+  if (!set(fd_, SOL_PACKET, PACKET_VNET_HDR, 1)) return socket_error("PACKET_VNET_HDR");
+  if (!set(fd_, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1))
+    return socket_error("PACKET_IGNORE_OUTGOING");
+  if (!set_filter(fd_, kNothing)) return socket_error("a packet filter");
   set_buffers(fd_);
   sockaddr_ll address = {};
   address.sll_family = AF_PACKET;
   address.sll_protocol = htons(ETH_P_ALL);
   address.sll_ifindex = static_cast<int>(interface_index);
   if (bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    return failed("the packets of the interface");
+    return socket_error("the packets of the interface");
   }
   return Ok{};
 }
@@ -97,19 +98,19 @@ Status PacketSocket::join_group(uint16_t& group, bool is_first) {
   const uint32_t type =
       PACKET_FANOUT_CBPF | kIgnoreOutgoing | (is_first ? PACKET_FANOUT_FLAG_UNIQUEID : 0);
   if (!set(fd_, SOL_PACKET, PACKET_FANOUT, type << 16 | group)) {
-    return failed("PACKET_FANOUT, which before Linux 6.13 needs the interface to be up");
+    return socket_error("PACKET_FANOUT, which before Linux 6.13 needs the interface to be up");
   }
   if (!is_first) return Ok{};
   uint32_t joined = 0;
   socklen_t bytes = sizeof(joined);
   if (getsockopt(fd_, SOL_PACKET, PACKET_FANOUT, &joined, &bytes) != 0) {
-    return failed("PACKET_FANOUT");
+    return socket_error("PACKET_FANOUT");
   }
   group = static_cast<uint16_t>(joined);
   const auto steering = steering_program();
   const sock_fprog program{.len = static_cast<unsigned short>(steering.size()),
                            .filter = const_cast<sock_filter*>(steering.data())};
-  if (!set(fd_, SOL_PACKET, PACKET_FANOUT_DATA, program)) return failed("PACKET_FANOUT_DATA");
+  if (!set(fd_, SOL_PACKET, PACKET_FANOUT_DATA, program)) return socket_error("PACKET_FANOUT_DATA");
   return Ok{};
 }
 
@@ -131,7 +132,7 @@ Status PacketSocket::receive_all() {
       {BPF_RET | BPF_K, 0, 0, UINT32_MAX},
       {BPF_RET | BPF_K, 0, 0, 0},
   };
-  if (!set_filter(fd_, kOurs)) return failed("a packet filter");
+  if (!set_filter(fd_, kOurs)) return socket_error("a packet filter");
   return Ok{};
 }
 

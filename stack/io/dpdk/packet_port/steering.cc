@@ -35,7 +35,7 @@ constexpr std::array<sock_filter, 4> fold_in() {
 }
 
 template <size_t... kSizes>
-constexpr auto joined(const std::array<sock_filter, kSizes>&... parts) {
+constexpr auto concatenated(const std::array<sock_filter, kSizes>&... parts) {
   std::array<sock_filter, (kSizes + ...)> all{};
   size_t at = 0;
   const auto add = [&](const auto& part) {
@@ -69,18 +69,18 @@ constexpr std::array<sock_filter, 6> kIpv4Only{{
     step(BPF_RET | BPF_K, 0),
 }};
 constexpr auto kIpv4 =
-    joined(kIpv4Only, std::array{step(kLoadWord, kNet + 12), step(BPF_ST, 0)}, fold_in<16>(),
-           std::array{step(BPF_LDX | BPF_B | BPF_MSH, kNet)}, kFinish);
+    concatenated(kIpv4Only, std::array{step(kLoadWord, kNet + 12), step(BPF_ST, 0)}, fold_in<16>(),
+                 std::array{step(BPF_LDX | BPF_B | BPF_MSH, kNet)}, kFinish);
 
 constexpr auto kIpv6 =
-    joined(std::array{step(kLoadByte, kNet + 6), jump(kIfEqual, IPPROTO_TCP, 1, 0),
-                      step(BPF_RET | BPF_K, 0), step(kLoadWord, kNet + 8), step(BPF_ST, 0)},
-           fold_in<12>(), fold_in<16>(), fold_in<20>(), fold_in<24>(), fold_in<28>(), fold_in<32>(),
-           fold_in<36>(), std::array{step(BPF_LDX | BPF_IMM, 40)}, kFinish);
+    concatenated(std::array{step(kLoadByte, kNet + 6), jump(kIfEqual, IPPROTO_TCP, 1, 0),
+                            step(BPF_RET | BPF_K, 0), step(kLoadWord, kNet + 8), step(BPF_ST, 0)},
+                 fold_in<12>(), fold_in<16>(), fold_in<20>(), fold_in<24>(), fold_in<28>(),
+                 fold_in<32>(), fold_in<36>(), std::array{step(BPF_LDX | BPF_IMM, 40)}, kFinish);
 
-constexpr auto kProgram =
-    joined(std::array{step(kLoadWord, kProtocol), jump(kIfEqual, ETH_P_IPV6, 0, kIpv6.size())},
-           kIpv6, std::array{jump(kIfEqual, ETH_P_IP, 1, 0)}, kToFirst, kIpv4);
+constexpr auto kProgram = concatenated(
+    std::array{step(kLoadWord, kProtocol), jump(kIfEqual, ETH_P_IPV6, 0, kIpv6.size())}, kIpv6,
+    std::array{jump(kIfEqual, ETH_P_IP, 1, 0)}, kToFirst, kIpv4);
 
 uint32_t word_at(const IpAddress& address, size_t at) {
   return uint32_t{address.bytes[at]} << 24 | uint32_t{address.bytes[at + 1]} << 16 |
