@@ -7,8 +7,8 @@ MODE=$1
 . /host/scenarios/lyre_load.sh
 
 CABLE_LOAD_BYTES=$((96 << 20))
-ANNOUNCE_LOAD_BYTES=$((48 << 20))
 ANNOUNCE_S=6
+ANNOUNCE_LOAD_S=60
 PLUG_LOAD_BYTES=$((112 << 20))
 CABLE_OUT_S=3
 
@@ -70,7 +70,7 @@ step "the cable"
 under_load cable pull_cable --bytes=$CABLE_LOAD_BYTES
 
 step "announcements"
-under_load announce announce --bytes=$ANNOUNCE_LOAD_BYTES
+under_load announce announce --seconds=$ANNOUNCE_LOAD_S
 
 step "hot plug"
 under_load plug unplug_nic --bytes=$PLUG_LOAD_BYTES
