@@ -25,7 +25,7 @@ constexpr int kAbiOfNcclThatLosesNames = 11;
 
 /// A library, and the name by which NCCL opens it.
 struct NamedLibrary {
-  Library library;
+  Library handle;
   std::string name;
 };
 
@@ -34,7 +34,7 @@ template <typename Table>
 class TablePlugin final : public NetPlugin {
  public:
   TablePlugin(NamedLibrary library, int abi, const void* table, Logger logger)
-      : library_(std::move(library.library)),
+      : library_(std::move(library.handle)),
         library_name_(std::move(library.name)),
         abi_(abi),
         table_(static_cast<const Table*>(table)),
