@@ -184,8 +184,7 @@ Status EthernetPort::attach_virtual() {
   if (Status done = prepare_virtual_device(prepared, needs); !done) return done;
   send_buffer_bytes_ = send_buffer_bytes(prepared);
   if (!is_there()) {
-    return Error{ENODEV,
-                 args_.name() + ": there is no interface " + std::string(args_.value_of("iface"))};
+    return no_interface(args_.name(), std::string(args_.value_of("iface")));
   }
   if (Status done = check_fanout_group(args_); !done) return done;
   LogQuote said;
@@ -212,8 +211,7 @@ Status EthernetPort::check_interface() {
   if (interface.empty()) return Ok{};
   const uint32_t mtu = interface_mtu(interface);
   if (mtu < options_.mtu_bytes) {
-    return Error{EINVAL, args_.name() + ": MTU " + std::to_string(options_.mtu_bytes) +
-                             " is more than that of " + interface + ": " + std::to_string(mtu)};
+    return small_mtu(args_.name(), options_.mtu_bytes, interface, mtu);
   }
   info_.warning.clear();
   if (quirks_->wait == WaitKind::kPacketSocket && merges_received(interface)) {

@@ -1,13 +1,16 @@
 #pragma once
 
 #include <cerrno>
+#include <cstdint>
 #include <string>
 
 #include "stack/base/result.h"
 
 namespace lyre::io::dpdk {
 
-// Why a port stays away until the daemon is restarted. `name`: the device's.
+// `name`: the device's.
+
+// Why a port stays away until the daemon is restarted.
 
 /// Workers and peers know a device by its address and its limits.
 inline Error changed(const std::string& name) {
@@ -26,6 +29,18 @@ inline Error frees_twice(const std::string& name) {
   return Error{ENOTSUP, name +
                             ": is not opened again, as its driver frees packets twice when it "
                             "stops: restart the daemon"};
+}
+
+// Of a port on a kernel interface.
+
+inline Error no_interface(const std::string& name, const std::string& interface) {
+  return Error{ENODEV, name + ": there is no interface " + interface};
+}
+
+inline Error small_mtu(const std::string& name, uint32_t mtu, const std::string& interface,
+                       uint32_t its_mtu) {
+  return Error{EINVAL, name + ": MTU " + std::to_string(mtu) + " is more than that of " +
+                           interface + ": " + std::to_string(its_mtu)};
 }
 
 }  // namespace lyre::io::dpdk

@@ -25,8 +25,6 @@
 namespace lyre::io::dpdk {
 namespace {
 
-/// One TSO packet is one IP packet. Its 16-bit length field includes the headers.
-constexpr uint32_t kTsoPayloadBytesMax = 65535 - 60 - 60;
 /// A super-packet fits one buffer of a memif ring, with its headers.
 constexpr uint32_t kSuperPayloadBytesMax = kMemifBufferBytesMax - kFrameOverheadBytes - 60 - 60;
 

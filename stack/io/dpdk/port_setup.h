@@ -14,6 +14,9 @@ struct rte_mempool;
 
 namespace lyre::io::dpdk {
 
+/// One TSO packet is one IP packet. Its 16-bit length field includes the headers.
+inline constexpr uint32_t kTsoPayloadBytesMax = 65535 - 60 - 60;
+
 /// The result of configuring a port.
 struct PortSetup {
   IoCapabilities capabilities;

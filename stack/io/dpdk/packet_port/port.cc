@@ -7,14 +7,12 @@
 
 #include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/port_errors.h"
+#include "stack/io/dpdk/port_setup.h"
 
 namespace lyre::io::dpdk {
 namespace {
 
 constexpr uint32_t kIpBytesMax = UINT16_MAX;
-/// Of a TSO packet: it has at most IPv6 and TCP headers with all options.
-constexpr uint32_t kTcpPayloadBytesMax = kIpBytesMax - 40 - 60;
-
 /// The largest packet that the kernel merges for receivers that do not ask for more.
 constexpr uint32_t kPacketBytesMax = kEthernetHeaderBytes + kIpBytesMax + 40;
 
@@ -62,7 +60,7 @@ Status PacketPort::open_sockets() {
   if (!capabilities) return capabilities.error();
   interface_index_ = interface_index(interface_);
   if (interface_index_ == 0) {  // a socket bound to 0 would have the packets of all interfaces
-    return Error{ENODEV, args_.name() + ": there is no interface " + interface_};
+    return no_interface(args_.name(), interface_);
   }
   auto opened = open_packet_sockets(interface_index_, static_cast<uint32_t>(memories_.size()));
   if (!opened) return Error{opened.error().code, args_.name() + ": " + opened.error().text};
@@ -77,15 +75,14 @@ Status PacketPort::open_sockets() {
 
 Result<IoCapabilities> PacketPort::capabilities_now() const {
   const auto mac = interface_mac(interface_);
-  if (!mac) return Error{ENODEV, args_.name() + ": there is no interface " + interface_};
+  if (!mac) return no_interface(args_.name(), interface_);
   const uint32_t mtu = interface_mtu(interface_);
   if (mtu < options_.mtu_bytes) {
-    return Error{EINVAL, args_.name() + ": MTU " + std::to_string(options_.mtu_bytes) +
-                             " is more than that of " + interface_ + ": " + std::to_string(mtu)};
+    return small_mtu(args_.name(), options_.mtu_bytes, interface_, mtu);
   }
   return IoCapabilities{.mac = *mac,
                         .mtu_bytes = options_.mtu_bytes,
-                        .tso_bytes_max = options_.use_tso ? kTcpPayloadBytesMax : 0,
+                        .tso_bytes_max = options_.use_tso ? kTsoPayloadBytesMax : 0,
                         .tx_pieces_max = kTxPiecesMax,
                         .tx_checksum_in_hardware = true,
                         .rx_checksum_in_hardware = true};
