@@ -419,21 +419,12 @@ class AfPacketTest(VethPeer):
                                      "--interval", str(interval_s)), [self.daemon], 2, 6)
 
 
-class SuperPacketsTest(VethPeer):
-    """As AfPacketTest, with packets of up to 64 KiB."""
+class SuperPacketsTest(AfPacketTest):
+    """The same with packets of up to 64 KiB."""
 
     name = "AF_PACKET with super-packets"
     sections = {"port": {"super_packets": True}}
     offloads = ["tso", "on"]
-
-    def device(self):
-        return f"net_af_packet0,iface={self.wire.device}"
-
-    def test_a_transfer_that_lyre_serves(self):
-        self.upgrade_under_a_transfer()
-
-    def test_many_sessions(self):
-        self.upgrade_with_many_sessions()
 
 
 class TapTest(KernelPeer):

@@ -209,19 +209,26 @@ INSTANTIATE_TEST_SUITE_P(FreedAtOnceAndByAThread, LeftContext,
                          ::testing::Values(uint64_t{1} << 20, uint64_t{64} << 20));
 static_assert(kMapAtOnceBytesMax < (uint64_t{64} << 20));
 
+/// Attaches a context and leaves it. Returns its memory, which the client keeps open.
+OwnedFd leave_context(ContextRegistry& registry, FakeWorkers& workers, const AttachTerms& terms) {
+  const auto grant = registry.attach(terms);
+  EXPECT_TRUE(grant.ok()) << grant.error().text;
+  if (!grant.ok()) return {};
+  OwnedFd kept(::fcntl(grant.value().memory_fd, F_DUPFD_CLOEXEC, 0));
+  registry.detach(grant.value().index, false);
+  workers.answer_detaches();
+  std::vector<Expulsion> none;
+  registry.poll(none);
+  return kept;
+}
+
 // Each has a descriptor of the daemon.
 TEST(ContextMemoryShare, ContextsThatWereLeftCountAsWell) {
   FakeWorkers workers{2};
   RegistryOptions options = small_options();
   options.contexts_per_uid_max = 1;
   ContextRegistry registry(workers, options);
-  const auto grant = registry.attach(small_terms(7));
-  ASSERT_TRUE(grant.ok()) << grant.error().text;
-  OwnedFd kept(::fcntl(grant.value().memory_fd, F_DUPFD_CLOEXEC, 0));
-  registry.detach(grant.value().index, false);
-  workers.answer_detaches();
-  std::vector<Expulsion> none;
-  registry.poll(none);
+  OwnedFd kept = leave_context(registry, workers, small_terms(7));
   EXPECT_EQ(registry.held_count(), 0u);
   const auto refused = registry.attach(small_terms(7));
   ASSERT_FALSE(refused.ok());
@@ -229,7 +236,6 @@ TEST(ContextMemoryShare, ContextsThatWereLeftCountAsWell) {
             "uid 7 has 1 contexts, with ended ones whose memory a process still has open, as many "
             "as one uid may have (clients.contexts_per_uid_max)");
   kept.reset();
-  registry.poll(none);
   EXPECT_TRUE(registry.attach(small_terms(7)).ok());
 }
 
@@ -241,13 +247,7 @@ TEST(ContextMemoryShare, ContextsThatWereLeftCountForTheirDomain) {
   AttachTerms terms = small_terms(7);
   terms.domain = &domain;
   terms.contexts_of_domain_max = 1;
-  const auto grant = registry.attach(terms);
-  ASSERT_TRUE(grant.ok()) << grant.error().text;
-  OwnedFd kept(::fcntl(grant.value().memory_fd, F_DUPFD_CLOEXEC, 0));
-  registry.detach(grant.value().index, false);
-  workers.answer_detaches();
-  std::vector<Expulsion> none;
-  registry.poll(none);
+  OwnedFd kept = leave_context(registry, workers, terms);
   EXPECT_FALSE(registry.attach(terms).ok());
   EXPECT_TRUE(registry.attach(small_terms(7)).ok()) << "of another domain";
   kept.reset();
