@@ -136,12 +136,11 @@ constexpr Key kKeys[] = {
    [](Config& c, const KeyValue& v) { c.ports.back().flow_mbps = small(v); }},
   {"port", "trusted", KeyType::kFlag, "false", 0, 0, "",
    "The wire does not corrupt packets: received checksums are not verified, memif computes none. "
-   "Both ends of a memif must have the same. On arm64 net_af_packet verifies them all the same.",
+   "Both ends of a memif must have the same.",
    [](Config& c, const KeyValue& v) { c.ports.back().is_trusted = flag(v); }},
   {"port", "super_packets", KeyType::kFlag, "false", 0, 0, "",
    "TCP packets of up to 64 KiB are received uncut: from a memif, which needs trusted and whose "
-   "ends must have the same, from a virtio NIC with LRO, and from net_af_packet, which also sends "
-   "them.",
+   "ends must have the same, and from a virtio NIC with LRO. net_af_packet needs no key for them.",
    [](Config& c, const KeyValue& v) { c.ports.back().has_super_packets = flag(v); }},
   {"port", "force", KeyType::kFlag, "false", 0, 0, "",
    "Use the NIC even if it carries the machine's default route or an SSH session.",

@@ -25,7 +25,8 @@ struct MemoryOptions {
   uint32_t rx_slots = 8192;          ///< packets in the receive pool
   uint32_t mtu_bytes = 1500;         ///< largest IP packet of any port that will use this memory
   std::vector<std::string> devices;  ///< those ports: drivers differ in the room they need
-  bool has_super_packets = false;    ///< of one of them: see PortOptions
+  bool has_super_packets = false;    ///< of one of them: see PortOptions. Kernel interfaces by
+                                     ///< packet sockets have them without it
   uint32_t tx_packets = 4096;
   uint32_t tx_pieces = kPiecesInPortsMax;  ///< at most that
   int numa_node = -1;                      ///< -1: any
@@ -43,8 +44,8 @@ struct PortOptions {
   bool is_trusted = false;
   bool use_tso = true;  ///< if the NIC supports it
   /// A virtual wire: TCP packets of up to 64 KiB cross it uncut, in both directions. The peer must
-  /// do the same. REQUIRES: is_trusted. A NIC: such packets are taken from the host (LRO).
-  /// Fails: the device carries no such packets.
+  /// do the same. REQUIRES: is_trusted. A NIC: such packets are taken from the host (LRO). Packet
+  /// sockets send and take them in any case. Fails: the device carries no such packets.
   bool has_super_packets = false;
   /// The address that an earlier process had, for drivers that draw one.
   std::optional<MacAddress> mac;

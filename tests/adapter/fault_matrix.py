@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import processes
 from daemon import Programs
 from reset import StreamResetter
-from wired_hosts import NO_OFFLOADS, TwoRails, WiredHosts
+from wired_hosts import KEEPING_NIC, NO_OFFLOADS, PACKET_SOCKETS, TwoRails, WiredHosts
 
 FAULTS = ["stream", "port", "outage", "nic-reset", "nic-gone", "pause-of-sender",
           "pause-of-receiver", "daemon-of-sender", "daemon-of-receiver", "process-of-sender",
@@ -122,6 +122,8 @@ class Cell:
         self.victim = DEADLY.get(fault, RECEIVER)
         self.witness = 1 - self.victim
         self.stack = contextlib.ExitStack()
+        # Virtual devices are not reset.
+        self.has_nics = arguments.keeping or fault == "nic-reset"
         self.events = None  # where drivers are told what to report
         self.kept = None  # where drivers write what they kept
 
@@ -140,7 +142,7 @@ class Cell:
     def build(self):
         hosts = self.stack.enter_context(
             WiredHosts(Programs(self.arguments.build), TwoRails(NO_OFFLOADS), DAEMON_SECTIONS,
-                       self.prefix()))
+                       self.prefix(), KEEPING_NIC if self.has_nics else PACKET_SOCKETS))
         self.wire = hosts.wire
         self.daemons = [hosts.a, hosts.b]
         environment = dict(ENVIRONMENT)
@@ -163,7 +165,7 @@ class Cell:
             self.events = os.path.join(folder, "events")
             libraries.append("libnic_events.so")
             variables.append(f"LYRE_TEST_NIC_EVENTS={self.events}")
-        if self.arguments.keeping:
+        if self.has_nics:
             self.kept = os.path.join(folder, "kept")
             self.stack.callback(self.check_kept)  # when the daemons have ended
             libraries.append("libkeeping_nic.so")
@@ -183,7 +185,7 @@ class Cell:
         if changed:
             raise Wrong(f"a NIC would have read other bytes than it was given: {len(changed)} "
                         f"packets, first {changed[0]}")
-        if (self.fault, self.phase) in KEEPING and not lines:
+        if self.arguments.keeping and (self.fault, self.phase) in KEEPING and not lines:
             raise Wrong("no driver kept a packet")
 
     def both(self, word):

@@ -33,12 +33,9 @@ TRIES = 6
 BESIDE = [([8, 64 << 10], 300), ([1 << 20, 4 << 20, 16 << 20], 20)]
 OTHERS = [("alone", []), ("beside one computing process", [None]),
           ("beside a computing process on each core", cores())]
-PACKET_WIRE = functools.partial(DriverWire, "net_af_packet")
-# Wires, and keys of the ports on them.
-KERNEL_PORTS = {"AF_PACKET": (PACKET_WIRE, {}),
-                "AF_PACKET with super-packets": (PACKET_WIRE, {"super_packets": True}),
-                "AF_XDP": (functools.partial(DriverWire, "net_af_xdp"), {}),
-                "TAP": (TapWire, {})}
+KERNEL_PORTS = {"AF_PACKET": functools.partial(DriverWire, "net_af_packet"),
+                "AF_XDP": functools.partial(DriverWire, "net_af_xdp"),
+                "TAP": TapWire}
 
 
 def large(bench):
@@ -89,12 +86,12 @@ def beside_others(bench):
                     job.add(group, i, size, "us", lambda bucket: bucket["time_ns"] / 1e3)
 
 
-def over_kernel_port(driver, wire, port, bench):
+def over_kernel_port(driver, wire, bench):
     """Lyre's ports are the kernel's, on wires like those of its TCP. Such a port announces packets,
     and the kernel copies each of them at both ends."""
     for group, pinned_to in OTHERS:
         for sizes, iterations in BESIDE:
-            with Job(bench, sizes, iterations, computing=pinned_to, wire=wire, port=port) as job:
+            with Job(bench, sizes, iterations, computing=pinned_to, wire=wire) as job:
                 for i, size in enumerate(sizes):
                     job.add(f"over {driver}, {group}", i, size, "us",
                             lambda bucket: bucket["time_ns"] / 1e3)
@@ -165,15 +162,12 @@ class Job:
     the plugin. Runs when the `with` block begins; `add()` makes rows of it."""
 
     def __init__(self, bench, sizes, iterations, computing=(), options=(), is_uncut=False,
-                 counts_processor=False, wire=None, port=None):
-        """`wire` makes one for Lyre in place of memif, from offloads and an MTU. `port`: keys of
-        the ports."""
+                 counts_processor=False, wire=None):
+        """`wire` makes one for Lyre in place of memif, from offloads and an MTU."""
         self._bench, self._sizes, self._iterations = bench, sizes, iterations
         self._computing = computing
         self._options = list(options)
         self._offloads, self._sections = (SUPER, SUPER_TRUSTED) if is_uncut else (HONEST, TRUSTED)
-        if port:
-            self._sections = {"port": {**self._sections["port"], **port}}
         self._counts_processor = counts_processor
         self._wire = wire
         self._reports = []
@@ -299,7 +293,7 @@ GROUPS = {
     "send and receive": send_and_receive,
     "first after a gap": after_a_gap,
     "beside": beside_others,
-    **{f"over {driver}": functools.partial(over_kernel_port, driver, *port)
+    **{f"over {driver}": functools.partial(over_kernel_port, driver, port)
        for driver, port in KERNEL_PORTS.items()},
     "as services": as_services,
     "processor seconds a GiB": processor,

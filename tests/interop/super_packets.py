@@ -25,8 +25,7 @@ class Transfers(unittest.TestCase):
     def setUpClass(cls):
         if cls.offloads is None:
             raise unittest.SkipTest("the tests of both wires")
-        cls.bed = bed.Bed(VethPair(cls.offloads), {"tcp": bed.TIMEOUTS,
-                                                   "port": {"super_packets": True}})
+        cls.bed = bed.Bed(VethPair(cls.offloads), {"tcp": bed.TIMEOUTS})
         cls.enterClassContext(cls.bed)
 
     def exchange(self, server, client, address, direction):

@@ -291,7 +291,6 @@ class KernelPeer(Upgrades):
     """A daemon whose peer is the kernel."""
 
     name = None
-    sections = {}
     offloads = ["tx", "off"]
 
     def setUp(self):
@@ -302,8 +301,7 @@ class KernelPeer(Upgrades):
         self.folder = scratch_folder()
         self.addCleanup(shutil.rmtree, self.folder, True)
         self.daemon = Daemon(self.programs,
-                             Settings("host-a", self.device(), f"{LYRE}/24", cores()[0],
-                                      sections=self.sections),
+                             Settings("host-a", self.device(), f"{LYRE}/24", cores()[0]),
                              self.folder, self.wire.inside(self.wire.left))
         self.daemon.start()
         self.addCleanup(self.daemon.stop)
@@ -420,10 +418,9 @@ class AfPacketTest(VethPeer):
 
 
 class SuperPacketsTest(AfPacketTest):
-    """The same with packets of up to 64 KiB."""
+    """The same on a wire that carries packets of up to 64 KiB uncut."""
 
     name = "AF_PACKET with super-packets"
-    sections = {"port": {"super_packets": True}}
     offloads = ["tso", "on"]
 
 

@@ -28,15 +28,12 @@ class InterfacesThatGo : public ::testing::Test {
     ASSERT_TRUE(started) << started.error().text;
     for (int end = 0; end < 2; ++end) {
       const std::string name = driver() + (end == 0 ? "0,iface=left" : "1,iface=right");
-      auto memory = (*started)->make_memory(0, {.rx_slots = 8192,
-                                                .devices = {name},
-                                                .has_super_packets = has_super_packets(),
-                                                .tx_packets = 1024});
+      auto memory =
+          (*started)->make_memory(0, {.rx_slots = 8192, .devices = {name}, .tx_packets = 1024});
       ASSERT_TRUE(memory) << memory.error().text;
       memories_[end] = std::move(*memory);
       PacketMemory* const memories[] = {memories_[end].get()};
-      auto port = (*started)->open_port({.device = name, .has_super_packets = has_super_packets()},
-                                        memories);
+      auto port = (*started)->open_port({.device = name}, memories);
       ASSERT_TRUE(port) << port.error().text;
       ports_[end] = std::move(*port);
     }
@@ -46,7 +43,6 @@ class InterfacesThatGo : public ::testing::Test {
   }
 
   virtual std::string driver() const { return "net_af_packet"; }
-  virtual bool has_super_packets() const { return false; }
   void look() {
     for (auto& port : ports_) port->look(now_ = now_ + seconds(1));
   }
@@ -71,31 +67,12 @@ class InterfacesThatGo : public ::testing::Test {
     return packet != nullptr;
   }
 
-  void go_and_come_back();
-  void come_back_as_another();
-
   Nanos now_ = seconds(1);
   std::unique_ptr<PacketMemory> memories_[2];
   std::unique_ptr<Port> ports_[2];
 };
 
-class SuperInterfacesThatGo : public InterfacesThatGo {
- protected:
-  bool has_super_packets() const override { return true; }
-};
-
 TEST_F(InterfacesThatGo, PortsAreAwayUntilTheInterfacesAreBack) {
-  go_and_come_back();
-  EXPECT_EQ(memories_[0]->rx_slots_free(), memories_[0]->rx_slot_count());
-}
-
-TEST_F(SuperInterfacesThatGo, PortsAreAwayUntilTheInterfacesAreBack) {
-  go_and_come_back();
-  ports_[0]->suspend();
-  EXPECT_EQ(memories_[0]->rx_slots_free(), memories_[0]->rx_slot_count());
-}
-
-void InterfacesThatGo::go_and_come_back() {
   EXPECT_TRUE(moves_a_packet(0));
   remove_veth_pair();
   look();
@@ -118,13 +95,12 @@ void InterfacesThatGo::go_and_come_back() {
   look();
   EXPECT_EQ(states(), (std::vector{PortState::kRunning, PortState::kRunning}));
   for (const int from : {0, 1}) EXPECT_TRUE(moves_a_packet(from)) << from;
+  ports_[0]->suspend();
+  EXPECT_EQ(memories_[0]->rx_slots_free(), memories_[0]->rx_slot_count());
 }
 
 // Workers and peers know a port by its address.
-TEST_F(InterfacesThatGo, WithAnotherAddressAreNotTheSame) { come_back_as_another(); }
-TEST_F(SuperInterfacesThatGo, WithAnotherAddressAreNotTheSame) { come_back_as_another(); }
-
-void InterfacesThatGo::come_back_as_another() {
+TEST_F(InterfacesThatGo, WithAnotherAddressAreNotTheSame) {
   remove_veth_pair();
   look();
   for (auto& port : ports_) EXPECT_FALSE(restart_at_once(*port));
@@ -139,49 +115,6 @@ void InterfacesThatGo::come_back_as_another() {
   ASSERT_TRUE(run("ip link set left address 02:00:00:00:00:01"));
   look();
   EXPECT_TRUE(restart_at_once(*ports_[0]));
-}
-
-// Nothing told of them.
-TEST_F(InterfacesThatGo, CountPacketsThatARingHadNoPlaceFor) {
-  constexpr uint32_t kPackets = 2000;  // a ring has 512 places
-  const std::vector<uint8_t> bytes = frame(7, 40);
-  for (uint32_t i = 0; i < kPackets; ++i) {
-    PacketBuf* packet = nullptr;
-    ASSERT_EQ(memories_[0]->alloc_tx({&packet, 1}), 1u);
-    std::copy(bytes.begin(), bytes.end(), packet->data);
-    packet->length = static_cast<uint32_t>(bytes.size());
-    if (ports_[0]->queue(0).tx_burst({&packet, 1}) != 1) memories_[0]->release({&packet, 1});
-  }
-  uint64_t missed = 0;
-  for (int i = 0; i < 1000 && missed == 0; ++i) {
-    missed = ports_[1]->rx_missed();
-    if (missed == 0) run("sleep 0.005");
-  }
-  EXPECT_GT(missed, 0u);
-  ports_[1]->suspend();
-  ports_[1]->close();
-  EXPECT_GE(ports_[1]->rx_missed(), missed) << "a total";
-}
-
-// Each got half of the packets.
-TEST_F(InterfacesThatGo, HaveOnePortOfAProcess) {
-  const std::string device = "net_af_packet2,iface=left";
-  auto memory =
-      (*environment())->make_memory(0, {.rx_slots = 1024, .devices = {device}, .tx_packets = 256});
-  ASSERT_TRUE(memory) << memory.error().text;
-  PacketMemory* const memories[] = {memory->get()};
-  const auto refused = (*environment())->open_port({.device = device}, memories);
-  ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().text.find("is taken by another socket"), std::string::npos);
-  ports_[0]->suspend();
-  ports_[0]->close();
-  auto other = (*environment())->open_port({.device = device}, memories);
-  ASSERT_TRUE(other) << other.error().text;
-  EXPECT_FALSE(restart_at_once(*ports_[0]));
-  other->reset();
-  const Status restarted = restart_at_once(*ports_[0]);
-  EXPECT_TRUE(restarted) << restarted.error().text;
-  EXPECT_TRUE(moves_a_packet(0));
 }
 
 /// The driver frees nothing of its rings when it closes.

@@ -1,4 +1,8 @@
-#include "tests/io_contract/af_packet_pair.h"
+#include <cstdint>
+#include <string>
+
+#include "tests/io_contract/dpdk_wire.h"
+#include "tests/io_contract/veth_pair.h"
 
 namespace lyre::io::contract {
 
@@ -14,7 +18,13 @@ const Backend& backend() {
 }
 
 Result<std::unique_ptr<Wire>> make_wire(const WireOptions& options) {
-  return open_af_packet_wire(options);
+  static uint32_t made = 0;
+  if (Status done = make_veth_pair(options.mtu_bytes); !done) return done.error();
+  const std::string left = "net_af_xdp" + std::to_string(2 * made);
+  const std::string right = "net_af_xdp" + std::to_string(2 * made + 1);
+  ++made;
+  return open_dpdk_wire(options, {.device = left + ",iface=left,xdp_prog=none"},
+                        {.device = right + ",iface=right,xdp_prog=none"});
 }
 
 }  // namespace lyre::io::contract

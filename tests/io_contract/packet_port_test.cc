@@ -24,7 +24,7 @@ constexpr uint32_t kPayloadBytes = 60'000;
 constexpr uint16_t kSegmentBytes = kMtuBytes - 40;
 constexpr size_t kQueues = 3;
 
-/// Ports of packet sockets with super-packets at both ends of a veth pair; the right one has
+/// Ports of packet sockets at both ends of a veth pair; the right one has
 /// several workers. The kernel sends nothing of its own.
 class PacketPorts : public ::testing::Test {
  protected:
@@ -43,8 +43,7 @@ class PacketPorts : public ::testing::Test {
     const std::string device = "net_af_packet0,iface=left";
     left_memory_ = memory_for(device);
     PacketMemory* const memories[] = {left_memory_.get()};
-    auto port =
-        (*environment())->open_port({.device = device, .has_super_packets = true}, memories);
+    auto port = (*environment())->open_port({.device = device}, memories);
     ASSERT_TRUE(port) << port.error().text;
     left_ = std::move(*port);
   }
@@ -55,18 +54,16 @@ class PacketPorts : public ::testing::Test {
       memory = memory_for(device);
       memories.push_back(memory.get());
     }
-    auto port =
-        (*environment())->open_port({.device = device, .has_super_packets = true}, memories);
+    auto port = (*environment())->open_port({.device = device}, memories);
     ASSERT_TRUE(port) << port.error().text;
     right_ = std::move(*port);
   }
   static std::unique_ptr<PacketMemory> memory_for(const std::string& device) {
-    auto memory = (*environment())
-                      ->make_memory(0, {.rx_slots = 1024,
-                                        .mtu_bytes = kMtuBytes,
-                                        .devices = {device},
-                                        .has_super_packets = true,
-                                        .tx_packets = 256});
+    auto memory =
+        (*environment())
+            ->make_memory(
+                0,
+                {.rx_slots = 1024, .mtu_bytes = kMtuBytes, .devices = {device}, .tx_packets = 256});
     EXPECT_TRUE(memory);
     return std::move(*memory);
   }
@@ -307,23 +304,19 @@ TEST_F(PacketPorts, WhatNobodyReadsInTimeIsCounted) {
 
 TEST_F(PacketPorts, OptionsOfRingsAreRefused) {
   PacketMemory* const memories[] = {left_memory_.get()};
-  const auto port = (*environment())
-                        ->open_port({.device = "net_af_packet9,iface=left,framecnt=64",
-                                     .has_super_packets = true},
-                                    memories);
+  const auto port =
+      (*environment())->open_port({.device = "net_af_packet9,iface=left,framecnt=64"}, memories);
   ASSERT_FALSE(port);
-  EXPECT_EQ(port.error().text,
-            "net_af_packet9: framecnt is not for a port with super_packets, allowed: iface");
+  EXPECT_EQ(port.error().text, "net_af_packet9: unknown option 'framecnt', allowed: iface");
 }
 
 TEST_F(PacketPorts, SaysWhatIsMissing) {
   PacketMemory* const memories[] = {left_memory_.get()};
   const auto open = [&](const std::string& interface, uint32_t mtu_bytes) {
-    const auto port = (*environment())
-                          ->open_port({.device = "net_af_packet9,iface=" + interface,
-                                       .mtu_bytes = mtu_bytes,
-                                       .has_super_packets = true},
-                                      memories);
+    const auto port =
+        (*environment())
+            ->open_port({.device = "net_af_packet9,iface=" + interface, .mtu_bytes = mtu_bytes},
+                        memories);
     return port ? std::string() : port.error().text;
   };
   EXPECT_EQ(open("nowhere", 1500), "net_af_packet9: there is no interface nowhere");

@@ -21,8 +21,8 @@ Result<std::unique_ptr<Wire>> make_wire(const WireOptions& options) {
   if (!run("ethtool -K left tx off && ethtool -K right tx off")) {
     return Error{ENOTSUP, "the veth pair keeps its offloads"};
   }
-  return open_dpdk_wire(options, {.device = "net_af_packet0,iface=left", .has_super_packets = true},
-                        {.device = "net_af_packet1,iface=right", .has_super_packets = true});
+  return open_dpdk_wire(options, {.device = "net_af_packet0,iface=left"},
+                        {.device = "net_af_packet1,iface=right"});
 }
 
 }  // namespace lyre::io::contract

@@ -177,7 +177,7 @@ TEST_F(SuperPackets, WhatCannotCarryThemSaysSo) {
   PacketMemory* const memories[] = {memory->get()};
   const std::string socket = scratch_folder() + "/none.sock";
   for (const std::string& device :
-       {std::string("net_af_packet901,iface=lo"), memif(999, "server", socket) + ",bsize=2048"}) {
+       {std::string("net_tap901"), memif(999, "server", socket) + ",bsize=2048"}) {
     const auto port = (*dpdk)->open_port(
         {.device = device, .is_trusted = true, .has_super_packets = true}, memories);
     ASSERT_FALSE(port) << device;

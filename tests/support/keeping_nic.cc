@@ -1,4 +1,6 @@
-// Preloaded into lyred: a port on AF_PACKET behaves as a NIC whose driver keeps what it is given.
+// Preloaded into lyred: a port on AF_XDP, "net_af_xdp0,iface=eth1,xdp_prog=none", becomes one on
+// that kernel interface by DPDK's driver net_af_packet, which lyred does not use, and behaves as a
+// NIC whose driver keeps what it is given. Its MTU is 1500 at most.
 //
 // The driver frees packets 32 at a time, and only when it is given others. While the link is down
 // it takes packets until its ring is full, sends none and frees none. When the link is up again it
@@ -29,7 +31,10 @@
 
 namespace {
 
+constexpr std::string_view kNamedDriver = "net_af_xdp";
 constexpr std::string_view kWrappedDriver = "net_af_packet";
+/// Frames of a ring that fit receive buffers for this MTU, in whole pages.
+constexpr const char* kRings = ",qpairs=1,framesz=1584,framecnt=512,blocksz=811008";
 constexpr std::string_view kShownDriver = "net_hinic";
 constexpr size_t kRingPackets = 512;
 constexpr size_t kFreedAtOnce = 32;
@@ -155,7 +160,32 @@ void stand_before(uint16_t port_id, int interface) {
   calls.txq.data = nic.data.data();
 }
 
+/// The name that the wrapped driver has for what lyred calls `name`.
+std::string wrapped(std::string_view name) {
+  if (!name.starts_with(kNamedDriver)) return std::string(name);
+  return std::string(kWrappedDriver) + std::string(name.substr(kNamedDriver.size()));
+}
+
+/// The wrapped driver's device for one of lyred's, of whose options it has the interface.
+std::string wrapped_device(std::string_view device) {
+  if (!device.starts_with(kNamedDriver)) return std::string(device);
+  constexpr std::string_view kInterface = ",iface=";
+  const std::string_view option = device.substr(device.find(kInterface));
+  return wrapped(device.substr(0, device.find(','))) +
+         std::string(option.substr(0, option.find(',', 1))) + kRings;
+}
+
 }  // namespace
+
+extern "C" int rte_dev_probe(const char* devargs) {
+  static const auto real = next<int (*)(const char*)>("rte_dev_probe");
+  return real(wrapped_device(devargs).c_str());
+}
+
+extern "C" int rte_eth_dev_get_port_by_name(const char* name, uint16_t* port_id) {
+  static const auto real = next<int (*)(const char*, uint16_t*)>("rte_eth_dev_get_port_by_name");
+  return real(wrapped(name).c_str(), port_id);
+}
 
 extern "C" int rte_eth_dev_info_get(uint16_t port_id, rte_eth_dev_info* device) {
   static const auto real = next<int (*)(uint16_t, rte_eth_dev_info*)>("rte_eth_dev_info_get");

@@ -1,6 +1,6 @@
 // Preloaded into lyred: drivers report what no virtual device reports. Each line that is written
-// to the FIFO "$LYRE_TEST_NIC_EVENTS.PID" names a device of DPDK ("net_af_packet0"), whose driver
-// then asks for a reset.
+// to the FIFO "$LYRE_TEST_NIC_EVENTS.PID" names a device of DPDK ("net_af_packet0", which
+// keeping_nic.cc makes), whose driver then asks for a reset.
 #include <dlfcn.h>
 #include <rte_ethdev.h>
 #include <sys/stat.h>

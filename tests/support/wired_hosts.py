@@ -8,6 +8,9 @@ from network import BridgedPair, VethPair
 from two_hosts import cores, scratch_folder
 
 NO_OFFLOADS = ["tx", "off", "rx", "off"]
+# Devices of a port, with a place for the interface. The second is one with keeping_nic.cc only.
+PACKET_SOCKETS = "net_af_packet0,iface={}"
+KEEPING_NIC = "net_af_xdp0,iface={},xdp_prog=none"
 
 
 class TwoRails(VethPair):
@@ -55,19 +58,21 @@ class TwoPorts(Settings):
 
     def toml(self, socket_path):
         network, host = self.address.split("/")[0].rsplit(".", 1)
+        device = self.device.replace("0,iface=" + TwoRails.device, "1,iface=" + TwoRails.second)
         return (super().toml(socket_path) +
-                '[[port]]\nname = "second"\n'
-                f'device = "net_af_packet1,iface={TwoRails.second}"\n'
+                f'[[port]]\nname = "second"\ndevice = "{device}"\n'
                 f'address = "{network}.1{host}/24"\nmtu = {self.mtu}\n')
 
 
 class WiredHosts:
     """Runs while a `with` block lasts: `a`, 10.9.5.1, and `b`, 10.9.5.2, are ready and their links
     on `wire` are up. On TwoRails they are 10.9.5.11 and 10.9.5.12, too. Who is killed meanwhile
-    need not be started again. `prefix`: words before the daemons' command lines."""
+    need not be started again. `prefix`: words before the daemons' command lines. `device`: of a
+    port, PACKET_SOCKETS or KEEPING_NIC."""
 
-    def __init__(self, programs, wire, sections=None, prefix=()):
+    def __init__(self, programs, wire, sections=None, prefix=(), device=PACKET_SOCKETS):
         self.wire = wire
+        self._device = device
         self._prefix = list(prefix)
         self._programs = programs
         self._sections = sections or {}
@@ -85,7 +90,7 @@ class WiredHosts:
 
     def _start(self, stack, folder, name, end, address, core):
         kind = TwoPorts if isinstance(self.wire, TwoRails) else Settings
-        settings = kind(name, f"net_af_packet0,iface={self.wire.device}", address, core,
+        settings = kind(name, self._device.format(self.wire.device), address, core,
                         sections=self._sections)
         inside = [*self.wire.inside(end), *self._prefix]
         daemon = Daemon(self._programs, settings, folder, inside)

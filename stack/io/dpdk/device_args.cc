@@ -34,7 +34,7 @@ struct VirtualDriver {
 };
 constexpr VirtualDriver kVirtualDrivers[] = {
     {kMemif, "role, socket, socket-abstract, id, bsize, rsize, mac, secret, zero-copy"},
-    {kAfPacket, "iface, qpairs, blocksz, framesz, framecnt, qdisc_bypass", "qpairs"},
+    {kAfPacket, "iface"},  // none of the driver's: see PacketPort
     {kAfXdp, "iface, start_queue, queue_count, shared_umem, xdp_prog, busy_budget, force_copy",
      "queue_count", 1},
     {"net_tap", "iface, remote, mac, persist", {}, kTapQueuesMax},
@@ -177,32 +177,6 @@ Status prepare_memif(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
   return Ok{};
 }
 
-void prepare_af_packet(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
-  // The kernel places a packet 66 bytes into its ring frame, whose size is a multiple of 16. The
-  // driver requires that every receive buffer holds a whole ring frame, so frames are as small as
-  // the MTU allows. The ring is one block, which must be a whole number of pages.
-  constexpr uint32_t kPacketAtBytes = 66;
-  constexpr uint32_t kAlignedBytes = 16;
-  constexpr uint32_t kFrames = 512;
-  const uint32_t unit = std::max(kAlignedBytes, static_cast<uint32_t>(needs.page_bytes / kFrames));
-  const uint32_t frame =
-      round_frame_up(needs.mtu_bytes + kFrameOverheadBytes + kPacketAtBytes, unit);
-  args.set_default("framesz", std::to_string(frame));
-  args.set_default("framecnt", std::to_string(kFrames));
-  args.set_default("blocksz", std::to_string(frame * kFrames));
-  args.set_default("qpairs", std::to_string(needs.queue_count));
-}
-
-/// A port that takes super-packets from a kernel interface has sockets without rings.
-Status check_packet_port(const DeviceArgs& args) {
-  for (const char* option : {"qpairs", "blocksz", "framesz", "framecnt", "qdisc_bypass"}) {
-    if (!args.has(option)) continue;
-    return Error{EINVAL, args.name() + ": " + option +
-                             " is not for a port with super_packets, allowed: iface"};
-  }
-  return Ok{};
-}
-
 }  // namespace
 
 DeviceArgs DeviceArgs::parse(std::string_view device) {
@@ -291,7 +265,6 @@ Status check_virtual_device(std::string_view device, const VirtualDeviceNeeds& n
   if (Status known = check_option_names(args); !known) return known;
   if (args.driver() == kMemif) return set_memif_options(args, needs);
   if (args.driver() == kAfXdp) return check_busy_budget(args);
-  if (args.driver() == kAfPacket && needs.has_super_packets) return check_packet_port(args);
   return Ok{};
 }
 
@@ -310,10 +283,9 @@ Status prepare_virtual_device(DeviceArgs& args, const VirtualDeviceNeeds& needs)
   if (args.driver() == kMemif) return prepare_memif(args, needs);
   if (needs.has_super_packets) {
     return Error{ENOTSUP,
-                 args.name() + ": super-packets are for memif, packet sockets and virtio NICs"};
+                 args.name() + ": super-packets are for memif, net_af_packet and virtio NICs"};
   }
   if (args.driver() == kAfXdp) return check_busy_budget(args);
-  if (args.driver() == kAfPacket) prepare_af_packet(args, needs);
   return Ok{};
 }
 

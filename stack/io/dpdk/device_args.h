@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "stack/base/page_size.h"
 #include "stack/base/result.h"
 
 namespace lyre::io::dpdk {
@@ -26,7 +25,6 @@ struct VirtualDeviceNeeds {
   uint32_t queue_count = 1;
   bool is_trusted = false;
   bool has_super_packets = false;
-  uint64_t page_bytes = system_page_bytes();  ///< a power of two
 };
 
 /// A parsed device string: "net_memif0,role=server,socket=/run/a.sock", "0000:00:06.0",
@@ -40,8 +38,10 @@ class DeviceArgs {
   std::string_view driver() const;
   bool is_pci() const;
   bool is_vmbus() const;
-  /// A NIC of this machine. Other devices are virtual: DPDK makes them.
+  /// A NIC of this machine. Other devices are virtual: DPDK makes them, or a PacketPort is one.
   bool is_nic() const { return is_pci() || is_vmbus(); }
+  /// A kernel interface by packet sockets of our own: a PacketPort, of which DPDK knows nothing.
+  bool is_packet_port() const { return driver() == "net_af_packet"; }
   /// What DPDK and the kernel call the device: the name without "vmbus:".
   std::string device_name() const;
   /// Where the kernel shows a NIC: "/sys/bus/pci/devices/0000:00:06.0".

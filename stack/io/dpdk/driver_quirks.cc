@@ -11,9 +11,6 @@ namespace {
 constexpr uint32_t kNicRoomBytes = 2048;
 /// XDP reserves 256 bytes in front of each packet.
 constexpr uint32_t kXdpHeadroomBytes = 256;
-/// What the driver counts to a frame in a packet socket's ring begins 34 bytes before the packet,
-/// and must fit as a whole. On pages of 64 KiB a frame is a multiple of 128 bytes.
-constexpr uint32_t kPacketRingBytes = 34 + 127;
 /// Of a TSO packet in a transmit ring of kFreedWithinPackets descriptors: a packet that does not
 /// fit the ring stops it. Six pieces on pages of 4 KiB have 29. Intel's *_xmit_cleanup() may be
 /// called only while 32 descriptors are in use, so a packet may need all of the ring but 33.
@@ -211,13 +208,6 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .checks_mtu = false,
      .super_packets = SuperPackets::kInOneBuffer,
      .frees_while_polled = true},
-    {.driver = "net_af_packet",
-     .is_virtual = true,
-     .uses_checksums = false,
-     .checks_mtu = false,
-     .wait = WaitKind::kPacketSocket,
-     .rx_extra_bytes = kPacketRingBytes,
-     .reads_unordered = true},
     // The driver copies pkt_len bytes from the first segment even of a chain, and leaks the others.
     // kick_tx() repeats send() for as long as the kernel answers EAGAIN or EBUSY: a worker spins
     // there while the transmit queue of the interface is full.

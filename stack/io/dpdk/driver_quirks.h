@@ -8,7 +8,7 @@
 namespace lyre::io::dpdk {
 
 /// How a thread can sleep until packets arrive.
-enum class WaitKind : uint8_t { kNone, kQueueInterrupt, kPacketSocket, kXdpSocket };
+enum class WaitKind : uint8_t { kNone, kQueueInterrupt, kXdpSocket };
 
 /// When a driver frees packets that were sent.
 enum class Frees : uint8_t {
@@ -57,10 +57,7 @@ struct DriverQuirks {
   uint32_t tso_segments_max = 0;  ///< of a TSO packet. 0: as reported
   uint32_t segments_spare = 0;    ///< so many fewer than it reports
   uint32_t segment_bytes_max = UINT16_MAX;
-  bool frees_while_polled = false;  ///< see DriverCalls and ConnectedCalls
-  /// Its receive call reads that a packet is there, and then the packet, with no barrier in
-  /// between: a CPU that reorders loads may give bytes of the packet before. See is_rx_trusted().
-  bool reads_unordered = false;
+  bool frees_while_polled = false;   ///< see DriverCalls and ConnectedCalls
   bool has_timers = false;           ///< rte_timer: its health checks
   bool is_up_while_started = false;  ///< its link never goes down, and asking for it takes long
   /// Its driver takes tens of milliseconds to tell the state of the link, or longer where the host

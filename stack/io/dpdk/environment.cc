@@ -46,7 +46,7 @@ class EalEnvironment final : public Backend {
                                           std::span<PacketMemory* const> memories) override {
     std::vector<Memory*> own;
     for (PacketMemory* memory : memories) own.push_back(static_cast<Memory*>(memory));
-    if (PacketPort::is_wanted(options)) return PacketPort::open(options, own);
+    if (DeviceArgs::parse(options.device).is_packet_port()) return PacketPort::open(options, own);
     return EthernetPort::open(options, dma_map_, own);
   }
 

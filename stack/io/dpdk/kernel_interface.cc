@@ -181,14 +181,11 @@ uint32_t xdp_program_of(uint32_t interface_index) {
   return of_driver != 0 ? of_driver : id(IFLA_XDP_SKB_PROG_ID);
 }
 
-bool merges_received(const std::string& interface) {
-  const auto value_of = [&](uint32_t command) {
-    ethtool_value value = {.cmd = command, .data = 0};
-    ifreq request = {};
-    request.ifr_data = reinterpret_cast<char*>(&value);
-    return ask(interface, SIOCETHTOOL, request) ? value.data : 0;
-  };
-  return value_of(ETHTOOL_GGRO) != 0 || (value_of(ETHTOOL_GFLAGS) & ETH_FLAG_LRO) != 0;
+MergeLimits merge_limits(uint32_t interface_index) {
+  constexpr int kGroIpv4MaxSize = 64;  // IFLA_GRO_IPV4_MAX_SIZE: Linux 6.3
+  const LinkMessage message(interface_index);
+  return {.ipv4_bytes = attribute_number(message.attribute(kGroIpv4MaxSize)),
+          .ipv6_bytes = attribute_number(message.attribute(IFLA_GRO_MAX_SIZE))};
 }
 
 bool is_interface_running(const std::string& interface) {

@@ -38,8 +38,12 @@ uint32_t interface_index(const std::string& interface);
 /// kernel's network stack; 0 for none. One that a NIC runs itself does not count.
 uint32_t xdp_program_of(uint32_t interface_index);
 
-/// Whether the kernel or the NIC merges TCP packets that an interface receives (GRO, LRO).
-bool merges_received(const std::string& interface);
+/// To what the kernel merges TCP packets that an interface receives (GRO), at most.
+struct MergeLimits {
+  uint32_t ipv4_bytes = 0;  ///< 0: the kernel does not say, and has the limit of 64 KiB
+  uint32_t ipv6_bytes = 0;
+};
+MergeLimits merge_limits(uint32_t interface_index);
 
 /// Whether a kernel interface exists, is up, and has a carrier.
 bool is_interface_running(const std::string& interface);

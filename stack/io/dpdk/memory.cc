@@ -36,6 +36,12 @@ void init_private(rte_mempool*, void*, void* object, unsigned) {
   packet_of(static_cast<rte_mbuf*>(object))->slot = PacketBuf::kNoSlot;
 }
 
+bool may_get_super_packets(const MemoryOptions& options) {
+  return options.has_super_packets ||
+         std::any_of(options.devices.begin(), options.devices.end(),
+                     [](const auto& device) { return DeviceArgs::parse(device).is_packet_port(); });
+}
+
 }  // namespace
 
 uint16_t receive_room_bytes(const MemoryOptions& options) {
@@ -49,11 +55,10 @@ uint16_t receive_room_bytes(const MemoryOptions& options) {
     room = std::max(room, options.mtu_bytes + kFrameOverheadBytes + quirks.rx_extra_bytes);
     may_be_virtio |= quirks.super_packets != SuperPackets::kInOneBuffer;
   }
-  if (options.has_super_packets) {
-    room = std::max(room, kSuperPacketRoomBytes);
-  }
+  const bool has_super_packets = may_get_super_packets(options);
+  if (has_super_packets) room = std::max(room, kSuperPacketRoomBytes);
   uint32_t rounded = (room + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
-  if (options.has_super_packets && may_be_virtio) rounded -= kVirtioHeaderBytes;
+  if (has_super_packets && may_be_virtio) rounded -= kVirtioHeaderBytes;
   return static_cast<uint16_t>(std::min(rounded + RTE_PKTMBUF_HEADROOM, 65472u));
 }
 

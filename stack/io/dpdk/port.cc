@@ -20,7 +20,6 @@
 #include "stack/io/dpdk/memif_wait.h"
 #include "stack/io/dpdk/nic_check.h"
 #include "stack/io/dpdk/nic_open.h"
-#include "stack/io/dpdk/packet_sockets.h"
 #include "stack/io/dpdk/port_errors.h"
 #include "stack/io/dpdk/port_search.h"
 #include "stack/io/dpdk/rss_query.h"
@@ -144,7 +143,7 @@ void EthernetPort::close_device() {
 
 Status EthernetPort::attach() {
   quirks_ = &quirks_of(args_.driver());
-  sockets_.begin(quirks_->wait);
+  if (quirks_->wait == WaitKind::kXdpSocket) sockets_.begin();
   const Opening opening = device_ == nullptr ? Opening::kFirst : Opening::kAgain;
   Status made = args_.is_nic() ? open_nic(args_, opening) : attach_virtual();
   if (!made) return made;
@@ -182,11 +181,9 @@ Status EthernetPort::attach_virtual() {
                                  .has_super_packets = options_.has_super_packets};
   DeviceArgs prepared = args_;
   if (Status done = prepare_virtual_device(prepared, needs); !done) return done;
-  send_buffer_bytes_ = send_buffer_bytes(prepared);
   if (!is_there()) {
     return no_interface(args_.name(), std::string(args_.value_of("iface")));
   }
-  if (Status done = check_fanout_group(args_); !done) return done;
   LogQuote said;
   const int rc = rte_dev_probe(prepared.text().c_str());
   if (rc == 0) return Ok{};
@@ -204,20 +201,13 @@ Status EthernetPort::attach_dma() {
                            why_unreachable(args_.kernel_folder(), cause)};
 }
 
-/// Checks that the kernel interface under the port carries frames of the MTU. A packet socket gets
-/// packets after the kernel has merged them, cut to its ring's frames.
+/// Checks that the kernel interface under the port carries frames of the MTU.
 Status EthernetPort::check_interface() {
   const std::string interface(args_.value_of("iface"));
   if (interface.empty()) return Ok{};
   const uint32_t mtu = interface_mtu(interface);
   if (mtu < options_.mtu_bytes) {
     return small_mtu(args_.name(), options_.mtu_bytes, interface, mtu);
-  }
-  info_.warning.clear();
-  if (quirks_->wait == WaitKind::kPacketSocket && merges_received(interface)) {
-    info_.warning = "the kernel merges packets that " + interface +
-                    " receives, and merged ones are dropped: ethtool -K " + interface +
-                    " gro off lro off";
   }
   return Ok{};
 }
@@ -230,7 +220,6 @@ Status EthernetPort::start() {
   if (!started) return started;
   if (Status done = limit_to_ipv6_offloads(port_id_, *memories_[0], setup_); !done) return done;
   events_.listen(port_id_, args_.device_name());
-  if (send_buffer_bytes_ > 0) sockets_.grow_send_buffers(send_buffer_bytes_);
   describe_port();
   extended_stats_.open(port_id_);
   return Ok{};
@@ -285,7 +274,6 @@ PortSpeed EthernetPort::speed() const {
 }
 
 QueueSetup EthernetPort::queue_setup(uint16_t queue) const {
-  const bool is_packet_port = quirks_->wait == WaitKind::kPacketSocket;
   return {.port_id = port_id_,
           .queue_id = queue,
           .index = options_.index,
@@ -303,7 +291,6 @@ QueueSetup EthernetPort::queue_setup(uint16_t queue) const {
           .interface = std::string(args_.value_of("iface")),
           .spread = spread_,
           .watched_pool = watched_pools_.of_queue(queue),
-          .packet_socket = is_packet_port ? sockets_.of_queue(queue) : -1,
           .is_faulty = setup_.is_faulty};
 }
 
@@ -360,7 +347,7 @@ uint64_t EthernetPort::rx_missed() {
     // Virtual devices count each failed attempt to get a buffer; the frame stays in their ring.
     if (!quirks_->is_virtual) unbuffered_.note(stats.rx_nombuf);
   }
-  return missed_.total() + unbuffered_.total() + sockets_.packets_lost();
+  return missed_.total() + unbuffered_.total();
 }
 
 void EthernetPort::look(Nanos now) {

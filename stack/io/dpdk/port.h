@@ -7,7 +7,6 @@
 #include "stack/io/dpdk/device_args.h"
 #include "stack/io/dpdk/device_events.h"
 #include "stack/io/dpdk/dma_map.h"
-#include "stack/io/dpdk/driver_sockets.h"
 #include "stack/io/dpdk/driver_timers.h"
 #include "stack/io/dpdk/environment.h"
 #include "stack/io/dpdk/extended_stats.h"
@@ -24,6 +23,7 @@
 #include "stack/io/dpdk/tx_watch.h"
 #include "stack/io/dpdk/watched_pool.h"
 #include "stack/io/dpdk/xdp_program.h"
+#include "stack/io/dpdk/xdp_sockets.h"
 
 struct rte_device;
 
@@ -94,9 +94,8 @@ class EthernetPort final : public Port {
   const DriverQuirks* quirks_ = nullptr;
   static constexpr uint64_t kNoConnection = 0;  ///< inodes begin at 1
   uint64_t connection_ = kNoConnection;         ///< a memif client's: see needs_restart()
-  DriverSockets sockets_;
+  XdpSockets sockets_;
   MemifListener memif_listener_;
-  uint64_t send_buffer_bytes_ = 0;  ///< of a packet socket for its whole ring
   uint16_t port_id_ = 0;
   rte_device* device_ = nullptr;
   std::string kernel_driver_;     ///< of a NIC, as it was opened

@@ -325,7 +325,7 @@ class Configuration {
     out.cut_segments_max = setup_.limits.segments_max;
     out.tso_segments_max = setup_.limits.tso_segments_max;
     out.tx_checksum_in_hardware = setup_.has_tcp_checksum || is_memif_trusted();
-    setup_.is_rx_trusted = is_rx_trusted(options_, quirks_);
+    setup_.is_rx_trusted = options_.is_trusted;
     out.rx_checksum_in_hardware =
         setup_.is_rx_trusted || has_all(config_.rxmode.offloads, RTE_ETH_RX_OFFLOAD_TCP_CKSUM);
   }
@@ -346,11 +346,6 @@ class Configuration {
 };
 
 }  // namespace
-
-bool is_rx_trusted(const PortOptions& options, const DriverQuirks& quirks,
-                   bool keeps_memory_order) {
-  return options.is_trusted && (keeps_memory_order || !quirks.reads_unordered);
-}
 
 /// The kernel shows the line's number. 0: the NIC has none.
 bool has_link_interrupt(bool has_queue_interrupts, const std::string& kernel_folder) {

@@ -32,11 +32,6 @@ struct PortSetup {
   uint64_t rss_hashes = 0;  ///< RTE_ETH_RSS_*: of what the NIC spreads packets by; 0: it does not
 };
 
-/// Whether received checksums of a port with `options` count as correct: the wire is trusted, and
-/// the driver gives what came over it. `keeps_memory_order`: of the CPU.
-bool is_rx_trusted(const PortOptions& options, const DriverQuirks& quirks,
-                   bool keeps_memory_order = kKeepsMemoryOrder);
-
 /// Whether the link interrupt of a NIC arrives: with it ethdev gives the link as of the last one.
 /// `has_queue_interrupts`: by MSI-X, of which it has a vector, too. Without them it is the line,
 /// which not every virtual host makes. `kernel_folder`: DeviceArgs::kernel_folder().

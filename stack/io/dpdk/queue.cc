@@ -80,8 +80,7 @@ uint32_t limiting_ring(const QueueSetup& setup) {
 
 }  // namespace
 
-Queue::Queue(const QueueSetup& setup, Memory& memory)
-    : setup_(setup), memory_(memory), left_(setup.packet_socket) {
+Queue::Queue(const QueueSetup& setup, Memory& memory) : setup_(setup), memory_(memory) {
   offer_.set_ring(limiting_ring(setup_));
   memory_.add_queue(*this);
 }
@@ -203,11 +202,6 @@ bool Queue::linearise_received(rte_mbuf* mbuf) {
 
 size_t Queue::tx_burst(std::span<PacketBuf* const> in) {
   if (!is_running_) return drop(in);
-  if (in.empty() && left_.is_any()) [[unlikely]] {
-    // Without a carrier the kernel refuses them each time.
-    if (!is_link_up()) left_.forget();
-    left_.send();
-  }
   flush_pending();
   size_t taken = 0;
   bool has_asked = false;
@@ -303,7 +297,7 @@ uint16_t Queue::burst_pending(uint16_t count) {
   };
   if (setup_.quirks->is_virtual) {
     const auto is_up = [this] { return is_link_up(); };
-    return setup_.quirks->frees_while_polled ? calls_.call(is_up, send) : left_.burst(send);
+    return setup_.quirks->frees_while_polled ? calls_.call(is_up, send) : send();
   }
   const size_t first = marks_all ? 0 : count - 1u;
   // Before the burst: a sent packet must not be accessed.
@@ -351,7 +345,6 @@ void Queue::drop_pending() {
 void Queue::suspend() {
   if (!is_running_) return;
   drop_pending();
-  left_.forget();
   if (is_armed_) wait_->disarm();
   is_armed_ = false;
   unannounced_ = kUnannouncedMax;
@@ -362,7 +355,6 @@ void Queue::renew(const QueueSetup& setup) {
   note_freed();
   is_closed_.store(false, std::memory_order_relaxed);
   setup_ = setup;
-  left_ = LeftFrames(setup.packet_socket);
   offer_.set_ring(limiting_ring(setup_));
   can_reclaim_ = true;
 }

@@ -12,7 +12,6 @@
 #include "stack/io/dpdk/driver_calls.h"
 #include "stack/io/dpdk/driver_quirks.h"
 #include "stack/io/dpdk/memory.h"
-#include "stack/io/dpdk/packet_sockets.h"
 #include "stack/io/dpdk/rx_wait.h"
 #include "stack/io/dpdk/sent_marks.h"
 #include "stack/io/dpdk/tx_offer.h"
@@ -45,7 +44,6 @@ struct QueueSetup {
   std::string interface;                ///< the kernel interface under the port; empty: none
   RssSpread spread;                     ///< of received packets over the port's queues
   WatchedPool* watched_pool = nullptr;  ///< see DriverQuirks::loses_rx_ring
-  int packet_socket = -1;               ///< of a queue of net_af_packet
   bool is_faulty = false;  ///< the driver frees in order, and does not clear what is marked
 };
 
@@ -62,7 +60,7 @@ class Queue final : public PacketIo {
 
   size_t rx_burst(std::span<PacketBuf*> out) override;
   size_t tx_burst(std::span<PacketBuf* const> in) override;
-  bool has_unsent() const override { return pending_count_ > 0 || left_.is_any(); }
+  bool has_unsent() const override { return pending_count_ > 0; }
   void reclaim() override;
   void note_wait() override;
   size_t tx_held() const override { return taken_ - freed_; }
@@ -130,7 +128,6 @@ class Queue final : public PacketIo {
   Memory& memory_;
   std::array<rte_mbuf*, kBurstMax> pending_{};  ///< taken, prepared, and not yet in the ring
   size_t pending_count_ = 0;
-  LeftFrames left_;
   std::array<rte_mbuf*, kBurstMax> seen_{};  ///< received by look_ahead(), not yet by rx_burst()
   uint16_t seen_count_ = 0;
   std::unique_ptr<RxWait> wait_;

@@ -16,6 +16,18 @@ constexpr uint32_t kIpBytesMax = UINT16_MAX;
 /// The largest packet that the kernel merges for receivers that do not ask for more.
 constexpr uint32_t kPacketBytesMax = kEthernetHeaderBytes + kIpBytesMax + 40;
 
+/// An operator may let the kernel merge to more (BIG TCP), which no slots are kept for.
+std::string merge_warning(const std::string& interface, uint32_t index) {
+  constexpr uint32_t kMergedBytesMax = 65536;
+  const MergeLimits limits = merge_limits(index);
+  std::string cure;
+  if (limits.ipv6_bytes > kMergedBytesMax) cure += " gro_max_size 65536";
+  if (limits.ipv4_bytes > kMergedBytesMax) cure += " gro_ipv4_max_size 65536";
+  if (cure.empty()) return cure;
+  return "the kernel merges packets that " + interface +
+         " receives to more than 64 KiB, and those are dropped: ip link set " + interface + cure;
+}
+
 /// That a received packet fills at most.
 uint32_t slots_of_packet(const Memory& memory) {
   const uint32_t room = rte_pktmbuf_data_room_size(memory.rx_mempool()) - RTE_PKTMBUF_HEADROOM;
@@ -23,10 +35,6 @@ uint32_t slots_of_packet(const Memory& memory) {
 }
 
 }  // namespace
-
-bool PacketPort::is_wanted(const PortOptions& options) {
-  return options.has_super_packets && DeviceArgs::parse(options.device).driver() == "net_af_packet";
-}
 
 PacketPort::PacketPort(const PortOptions& options, std::span<Memory* const> memories)
     : options_(options),
@@ -38,9 +46,7 @@ Result<std::unique_ptr<Port>> PacketPort::open(const PortOptions& options,
                                                std::span<Memory* const> memories) {
   if (memories.empty()) return Error{EINVAL, options.device + ": no worker to serve"};
   std::unique_ptr<PacketPort> port(new PacketPort(options, memories));
-  if (Status done = check_virtual_device(options.device, {.has_super_packets = true}); !done) {
-    return done.error();
-  }
+  if (Status done = check_virtual_device(options.device, {}); !done) return done.error();
   for (const Memory* memory : memories) {
     if (slots_of_packet(*memory) <= PacketQueue::kPacketSlotsMax) continue;
     return Error{EINVAL, port->args_.name() + ": receive buffers are for packets of the MTU only"};
@@ -69,6 +75,7 @@ Status PacketPort::open_sockets() {
            .driver = "af_packet",
            .pci_path = pci_path_of_interface(interface_),
            .queue_count = static_cast<uint32_t>(memories_.size()),
+           .warning = merge_warning(interface_, interface_index_),
            .capabilities = *capabilities};
   return Ok{};
 }

@@ -15,13 +15,12 @@
 
 namespace lyre::io::dpdk {
 
-/// A port on packet sockets that sends and takes super-packets, which DPDK's driver net_af_packet
-/// does not: the kernel, or the NIC below it, cuts what is sent, and merges what arrives (GRO,
-/// LRO). The packets lie in the workers' pools, so a device name of DPDK's driver and
-/// `super_packets` choose it.
+/// A port on packet sockets of our own: DeviceArgs::is_packet_port(). It sends and takes
+/// super-packets: the kernel, or the NIC below it, cuts what is sent, and merges what arrives (GRO,
+/// LRO). DPDK's driver of this name does neither, and has no part in it, but the packets lie in the
+/// workers' pools, which are DPDK's.
 class PacketPort final : public Port {
  public:
-  static bool is_wanted(const PortOptions& options);
   static Result<std::unique_ptr<Port>> open(const PortOptions& options,
                                             std::span<Memory* const> memories);
   ~PacketPort() override;

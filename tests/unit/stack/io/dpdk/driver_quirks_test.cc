@@ -264,7 +264,6 @@ TEST(DriverQuirks, NoClientsMemoryIsGivenToDriversThatSendByASystemCall) {
   EXPECT_FALSE(quirks_of("net_tap").can_gather);
   EXPECT_FALSE(quirks_of("net_af_xdp").can_gather) << "from the first segment only";
   EXPECT_TRUE(quirks_of("net_memif").can_gather);
-  EXPECT_TRUE(quirks_of("net_af_packet").can_gather) << "it copies, and a fault is handled";
 }
 
 /// max_mtu and max_rx_pktlen of the drivers, and the MTU that may be configured.

@@ -39,6 +39,17 @@ TEST(ReceiveRoom, LetsLaterBuffersOfASuperPacketFitABlockOfCopies) {
   EXPECT_EQ(room("net_memif0,role=server"), kBlockBytes);
 }
 
+// The kernel merges what it gives a packet socket, whatever the operator asked for.
+TEST(ReceiveRoom, IsForSuperPacketsWhereAPortIsAPacketSocket) {
+  const MemoryOptions with_key{
+      .mtu_bytes = 1500, .devices = {"net_af_packet0,iface=eth1"}, .has_super_packets = true};
+  MemoryOptions without = with_key;
+  without.has_super_packets = false;
+  EXPECT_EQ(receive_room_bytes(without), receive_room_bytes(with_key));
+  EXPECT_LT(receive_room_bytes({.devices = {"net_af_xdp0,iface=eth1"}}),
+            receive_room_bytes(without));
+}
+
 // The rings held all copies of a worker, and no driver was called that frees only when it sends.
 TEST(CopyPackets, AreMoreThanTheRingsOfPortsThatCannotBeAskedHold) {
   EXPECT_EQ(copy_packets({.devices = {"0000:00:04.0"}}), 1024u);

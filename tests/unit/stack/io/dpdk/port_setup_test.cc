@@ -121,18 +121,6 @@ TEST_F(ConfigurePort, LeavesSegmentsAndTsoOfADriverThatWasNotComparedAlone) {
   EXPECT_TRUE(is_asked_for_tso());
 }
 
-// A packet's slot may be read before the packet is in it, and nothing else tells: bytes of another
-// packet were acknowledged.
-TEST(IsRxTrusted, NotWhereTheCpuReordersWhatAPacketSocketsDriverReads) {
-  const PortOptions trusted{.device = "net_af_packet0,iface=eth1", .is_trusted = true};
-  EXPECT_FALSE(is_rx_trusted(trusted, quirks_of("net_af_packet"), false));
-  EXPECT_TRUE(is_rx_trusted(trusted, quirks_of("net_af_packet"), true));
-  for (const char* driver : {"net_memif", "net_af_xdp", "net_tap", "net_virtio"}) {
-    EXPECT_TRUE(is_rx_trusted(trusted, quirks_of(driver), false)) << driver;
-    EXPECT_FALSE(is_rx_trusted({.device = "net_0"}, quirks_of(driver), true)) << driver;
-  }
-}
-
 TEST_F(ConfigurePort, TellsWhetherReceivedChecksumsAreVerified) {
   const std::array<Memory*, 1> memories{static_cast<Memory*>(memory_.get())};
   const auto of = [&](const char* driver) {
@@ -143,8 +131,6 @@ TEST_F(ConfigurePort, TellsWhetherReceivedChecksumsAreVerified) {
   };
   EXPECT_TRUE(of("net_memif").is_rx_trusted);
   EXPECT_TRUE(of("net_memif").capabilities.rx_checksum_in_hardware);
-  EXPECT_EQ(of("net_af_packet").is_rx_trusted, kKeepsMemoryOrder);
-  EXPECT_EQ(of("net_af_packet").capabilities.rx_checksum_in_hardware, kKeepsMemoryOrder);
 }
 
 // gve frees what its receive ring points to when it stops: up to 63 packets that were delivered.

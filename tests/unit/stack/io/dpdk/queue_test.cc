@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -35,7 +33,6 @@ struct PlayedDriver {
   int asked_answer = 0;         ///< of tx_done_cleanup
   uint32_t asked = 0;           ///< calls of it
   bool copies_headers = false;  ///< it frees the first segment at once, as mlx5 does
-  int error = 0;                ///< of a system call that it makes in a burst
   std::deque<rte_mbuf*> held;
 
   void free_all() {
@@ -45,7 +42,6 @@ struct PlayedDriver {
 
 uint16_t take(void*, rte_mbuf** packets, uint16_t count) {
   if (count == 0) played.free_all();
-  if (played.error != 0) errno = played.error;
   uint16_t taken = 0;
   for (; taken < count && played.held.size() < played.room; ++taken) {
     rte_mbuf* packet = packets[taken];
@@ -209,50 +205,6 @@ TEST_F(QueueOfCopies, DropsAReceivedPacketWhoseBytesAreOutsideOfItsPool) {
     EXPECT_EQ(queue->counters().rx_missed, 1u);
     EXPECT_EQ(memory->rx_slots_free(), slots);
   }
-}
-
-// The driver says that it sent them. They waited for the next packet, the end of a message for the
-// retransmission timer.
-TEST_F(QueueOfCopies, OffersAgainWhatTheKernelRefused) {
-  int ends[2] = {-1, -1};  // in place of the driver's socket, whose sendto() sends a datagram
-  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_DGRAM, 0, ends), 0);
-  const auto offers = [&] {
-    char byte;
-    return ::recv(ends[1], &byte, 1, MSG_DONTWAIT) == 0;
-  };
-  Queue refused(QueueSetup{.port_id = kPortId,
-                           .quirks = &quirks_of("net_af_packet"),
-                           .is_nic_up = &is_nic_up,
-                           .limits = limits,
-                           .packet_socket = ends[0]},
-                static_cast<Memory&>(*memory));
-  refused.start();
-  played.error = ENOBUFS;
-  EXPECT_EQ(send(refused, 1), 1u);
-  EXPECT_TRUE(refused.has_unsent());
-  EXPECT_FALSE(offers()) << "the worker does that after a while";
-  EXPECT_EQ(send(refused, 1), 1u);
-  EXPECT_FALSE(offers()) << "the driver has offered them with the next packet";
-  EXPECT_EQ(refused.tx_burst({}), 0u);
-  EXPECT_TRUE(offers());
-  EXPECT_FALSE(refused.has_unsent());
-  EXPECT_EQ(send(refused, 1), 1u);
-  is_nic_up = false;
-  EXPECT_EQ(refused.tx_burst({}), 0u);
-  EXPECT_FALSE(offers()) << "without a carrier";
-  EXPECT_FALSE(refused.has_unsent()) << "the worker sleeps";
-  EXPECT_EQ(send(refused, 1), 1u);
-  EXPECT_TRUE(refused.has_unsent());
-  refused.suspend();
-  EXPECT_FALSE(refused.has_unsent()) << "no worker waits for a port that does not run";
-  for (const int fd : ends) ::close(fd);
-}
-
-// Other drivers leave such errors of calls that have nothing to do with packets.
-TEST_F(QueueOfCopies, KnowsNothingOfErrorsOfOtherDrivers) {
-  played.error = ENOBUFS;
-  EXPECT_EQ(send(*queue, 1), 1u);
-  EXPECT_FALSE(queue->has_unsent());
 }
 
 // These free packets that were not sent, or crash.
