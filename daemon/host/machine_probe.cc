@@ -212,6 +212,13 @@ class Probe {
           interface.empty() ? "names no interface" : "is on " + interface + ", which is missing";
       return complain(port, what + ", allowed: iface= one of " + joined(machine::entries(folder)));
     }
+    constexpr int64_t kEthernet = 1, kLoopback = 772;  // ARPHRD_*
+    const auto type = machine::number(folder + interface + "/type");
+    if (type && *type != kEthernet && *type != kLoopback) {
+      return complain(port, "is on " + interface +
+                                ", which carries no Ethernet frames (IPoIB, WireGuard, TUN), "
+                                "allowed: an Ethernet interface");
+    }
     const auto mtu = machine::number(folder + interface + "/mtu");
     if (mtu && *mtu < port.mtu_bytes) {
       complain(port.lines.of("mtu"), "port.mtu",

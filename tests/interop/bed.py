@@ -55,7 +55,7 @@ class Bed:
         self._peer = os.path.join(os.path.abspath(options.build), "tests", "interop", "lyre_peer")
         self.daemon = Daemon(
             self.programs,
-            Settings("lyre", f"{driver}0,iface={VethPair.device}",
+            Settings("lyre", self.wire.port().replace("net_af_packet", driver),
                      addresses or lyre_addresses(), cores()[1], mtu,
                      sections or {"tcp": TIMEOUTS}),
             self.folder, self.wire.inside(self.wire.left))
@@ -68,6 +68,7 @@ class Bed:
                 self.wire.run(self.wire.right, "ip", "addr", "add", address, "dev",
                               self.wire.device, "nodad")
             self.daemon.start()
+            self.wire.connect_ports()
             self.daemon.wait_link()
         except BaseException:
             self.close()

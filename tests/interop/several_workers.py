@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""One daemon with a worker on each core, on one port with an unknown hash."""
+"""One daemon with a worker on each core, on one port that divides its packets among them."""
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -12,7 +13,9 @@ import unittest
 
 import bed
 import processes
+from network import VethPair
 from two_hosts import cores
+from wires import LeftTap
 
 PORT = 5201
 # Enough sessions that the hash gives some to each worker, whatever its seed.
@@ -67,10 +70,12 @@ class Trace:
         self.calls = {name: int(count) for count, name in rows if name != "total"}
 
 
-class SeveralWorkersTest(unittest.TestCase):
+class SeveralWorkers(unittest.TestCase):
+    make_wire = None
+
     @classmethod
     def setUpClass(cls):
-        cls.bed = bed.Bed(sections=two_workers())
+        cls.bed = bed.Bed(cls.make_wire(), two_workers())
         cls.enterClassContext(cls.bed)
 
     def serve(self, side):
@@ -112,17 +117,30 @@ class SeveralWorkersTest(unittest.TestCase):
         return [{key: now["counters"][key] - then["counters"][key] for key in now["counters"]}
                 for then, now in zip(before, self.workers())]
 
-    def test_sessions_that_the_kernel_dials_live_where_they_arrive(self):
-        for worker in self.exchange(self.bed.by_lyre, self.bed.by_kernel, bed.lyre()):
-            self.assertGreater(worker["tcp_payload_in"], MIB)
-            self.assertGreater(worker["tcp_payload_out"], MIB)
+    def kernel_dials(self):
+        return self.check(self.exchange(self.bed.by_lyre, self.bed.by_kernel, bed.lyre()))
 
-    def test_sessions_that_lyre_dials_move_to_where_the_answer_arrives(self):
-        workers = self.exchange(self.bed.by_kernel, self.bed.by_lyre, bed.kernel())
+    def lyre_dials(self):
+        return self.check(self.exchange(self.bed.by_kernel, self.bed.by_lyre, bed.kernel()))
+
+    def check(self, workers):
+        """Returns how many sessions changed their worker."""
         for worker in workers:
             self.assertGreater(worker["tcp_payload_in"], MIB)
             self.assertGreater(worker["tcp_payload_out"], MIB)
-        self.assertGreater(sum(worker["handed_over"] for worker in workers), 0)
+        return sum(worker["handed_over"] for worker in workers)
+
+
+class PacketSocketsTest(SeveralWorkers):
+    """The port knows to which worker the kernel will give an answer."""
+
+    make_wire = functools.partial(VethPair, bed.OFFLOADS)
+
+    def test_sessions_that_the_kernel_dials_live_where_they_arrive(self):
+        self.kernel_dials()
+
+    def test_sessions_that_lyre_dials_begin_where_the_answer_arrives(self):
+        self.assertEqual(self.lyre_dials(), 0)
 
     def sessions_of(self, worker):
         return [session for session in self.bed.daemon.look("sessions")["sessions"]
@@ -156,9 +174,21 @@ class SeveralWorkersTest(unittest.TestCase):
                             "one worker does nothing")
         for trace in traces:
             print(f"worker thread: {trace.calls}")
-            # AF_PACKET sends by this system call, so the trace shows that the worker was active.
-            self.assertGreater(trace.calls.get("sendto", 0), 0)
+            # The port sends by this system call, so the trace shows that the worker was active.
+            self.assertGreater(trace.calls.get("sendmmsg", 0), 0)
             self.assertNotIn("futex", trace.calls)
+
+
+class TapTest(SeveralWorkers):
+    """The port does not know how the kernel divides what it gives."""
+
+    make_wire = functools.partial(LeftTap, bed.OFFLOADS)
+
+    def test_sessions_that_the_kernel_dials_live_where_they_arrive(self):
+        self.kernel_dials()
+
+    def test_sessions_that_lyre_dials_move_to_where_the_answer_arrives(self):
+        self.assertGreater(self.lyre_dials(), 0)
 
 
 def reason_to_skip():

@@ -30,9 +30,19 @@ class TapWire(VethPair):
 
     def connect_ports(self):
         # The daemons have made their devices.
-        for name in (self.left, self.right):
+        self.connect_taps(self.left, self.right)
+
+    def connect_taps(self, *names):
+        for name in names:
             self.run(name, "ip", "link", "set", self.tap, "address", self.KERNEL_MAC)
             self.run(name, "ip", "link", "add", self.bridge, "type", "bridge")
             for device in (self.tap, self.device):
                 self.run(name, "ip", "link", "set", device, "master", self.bridge)
             self.run(name, "ip", "link", "set", self.bridge, "up")
+
+
+class LeftTap(TapWire):
+    """The same with a daemon at the left only. The kernel has the right end."""
+
+    def connect_ports(self):
+        self.connect_taps(self.left)

@@ -152,6 +152,13 @@ uint32_t interface_mtu(const std::string& interface) {
   return ask(interface, SIOCGIFMTU, answer) ? static_cast<uint32_t>(answer.ifr_mtu) : 0;
 }
 
+bool has_ethernet_frames(const std::string& interface) {
+  ifreq answer = {};
+  if (!ask(interface, SIOCGIFHWADDR, answer)) return false;
+  const int type = answer.ifr_hwaddr.sa_family;
+  return type == ARPHRD_ETHER || type == ARPHRD_LOOPBACK;
+}
+
 std::optional<MacAddress> interface_mac(const std::string& interface) {
   ifreq answer = {};
   if (!ask(interface, SIOCGIFHWADDR, answer)) return std::nullopt;

@@ -26,6 +26,10 @@ std::vector<uint64_t> unix_connections();
 /// The MTU of a kernel interface, or 0.
 uint32_t interface_mtu(const std::string& interface);
 
+/// Whether frames of a kernel interface have Ethernet's header: not those of IPoIB, WireGuard, or a
+/// TUN device.
+bool has_ethernet_frames(const std::string& interface);
+
 /// The MAC address of a kernel interface; none if there is no such interface.
 std::optional<MacAddress> interface_mac(const std::string& interface);
 /// Returns whether it has this address now.

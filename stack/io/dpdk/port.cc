@@ -12,6 +12,7 @@
 #include <cstdlib>
 
 #include "stack/io/dpdk/eal.h"
+#include "stack/io/dpdk/interface_faults.h"
 #include "stack/io/dpdk/interrupt_thread.h"
 #include "stack/io/dpdk/ipv6_offloads.h"
 #include "stack/io/dpdk/kernel_interface.h"
@@ -205,6 +206,7 @@ Status EthernetPort::attach_dma() {
 Status EthernetPort::check_interface() {
   const std::string interface(args_.value_of("iface"));
   if (interface.empty()) return Ok{};
+  if (!has_ethernet_frames(interface)) return no_ethernet(args_.name(), interface);
   const uint32_t mtu = interface_mtu(interface);
   if (mtu < options_.mtu_bytes) {
     return small_mtu(args_.name(), options_.mtu_bytes, interface, mtu);
@@ -358,9 +360,19 @@ void EthernetPort::look(Nanos now) {
   }
   if (is_attached_ && is_taken_away()) events_.on_away();
   if (is_stuck(now)) events_.on_stuck();
+  look_at_interface(now);
   if (!quirks_->is_over_function || !is_running_) return;
   function_watch_.look(args_, port_id_, now);
   info_.warning = function_watch_.warning(first_error_of_start());
+}
+
+void EthernetPort::look_at_interface(Nanos now) {
+  const std::string interface(args_.value_of("iface"));
+  const bool is_due = now >= interface_look_at_;
+  if (interface.empty() || makes_interface(args_) || !is_attached_ || !is_due) return;
+  interface_look_at_ = now + kInterfaceLookInterval;
+  const IoCapabilities& known = info_.capabilities;
+  info_.warning = changed_interface(interface, known.mac, known.mtu_bytes);
 }
 
 void EthernetPort::on_link_up() {

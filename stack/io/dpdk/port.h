@@ -78,6 +78,7 @@ class EthernetPort final : public Port {
   bool is_there() const;
   bool is_taken_away() const;
   bool is_stuck(Nanos now);
+  void look_at_interface(Nanos now);
   Status stop_and_start();
   Status reset();
   Status start_after_reset();
@@ -126,6 +127,7 @@ class EthernetPort final : public Port {
   std::vector<TxWatch> watches_;  ///< one for each queue
   std::vector<MacAddress> groups_;
   InterfaceGroups interface_groups_;  ///< `groups_`, of a port on a kernel interface
+  Nanos interface_look_at_ = seconds(0);
 };
 
 }  // namespace lyre::io::dpdk

@@ -37,6 +37,10 @@ inline Error no_interface(const std::string& name, const std::string& interface)
   return Error{ENODEV, name + ": there is no interface " + interface};
 }
 
+inline Error no_ethernet(const std::string& name, const std::string& interface) {
+  return Error{ENOTSUP, name + ": " + interface + " carries no Ethernet frames"};
+}
+
 inline Error small_mtu(const std::string& name, uint32_t mtu, const std::string& interface,
                        uint32_t its_mtu) {
   return Error{EINVAL, name + ": MTU " + std::to_string(mtu) + " is more than that of " +

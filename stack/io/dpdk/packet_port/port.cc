@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "stack/io/dpdk/interface_faults.h"
 #include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/port_errors.h"
 #include "stack/io/dpdk/port_setup.h"
@@ -15,18 +16,6 @@ namespace {
 constexpr uint32_t kIpBytesMax = UINT16_MAX;
 /// The largest packet that the kernel merges for receivers that do not ask for more.
 constexpr uint32_t kPacketBytesMax = kEthernetHeaderBytes + kIpBytesMax + 40;
-
-/// An operator may let the kernel merge to more (BIG TCP), which no slots are kept for.
-std::string merge_warning(const std::string& interface, uint32_t index) {
-  constexpr uint32_t kMergedBytesMax = 65536;
-  const MergeLimits limits = merge_limits(index);
-  std::string cure;
-  if (limits.ipv6_bytes > kMergedBytesMax) cure += " gro_max_size 65536";
-  if (limits.ipv4_bytes > kMergedBytesMax) cure += " gro_ipv4_max_size 65536";
-  if (cure.empty()) return cure;
-  return "the kernel merges packets that " + interface +
-         " receives to more than 64 KiB, and those are dropped: ip link set " + interface + cure;
-}
 
 /// That a received packet fills at most.
 uint32_t slots_of_packet(const Memory& memory) {
@@ -75,14 +64,15 @@ Status PacketPort::open_sockets() {
            .driver = "af_packet",
            .pci_path = pci_path_of_interface(interface_),
            .queue_count = static_cast<uint32_t>(memories_.size()),
-           .warning = merge_warning(interface_, interface_index_),
            .capabilities = *capabilities};
+  info_.warning = warning_now();
   return Ok{};
 }
 
 Result<IoCapabilities> PacketPort::capabilities_now() const {
   const auto mac = interface_mac(interface_);
   if (!mac) return no_interface(args_.name(), interface_);
+  if (!has_ethernet_frames(interface_)) return no_ethernet(args_.name(), interface_);
   const uint32_t mtu = interface_mtu(interface_);
   if (mtu < options_.mtu_bytes) {
     return small_mtu(args_.name(), options_.mtu_bytes, interface_, mtu);
@@ -118,10 +108,27 @@ bool PacketPort::is_link_up() const {
 
 void PacketPort::look(Nanos now) {
   retry_.look(now);
-  if (!sockets_.empty() && is_taken_away()) state_ = PortState::kAway;
+  if (sockets_.empty()) return;
+  if (is_taken_away()) state_ = PortState::kAway;
+  if (now < looks_again_at_) return;
+  looks_again_at_ = now + kInterfaceLookInterval;
+  info_.warning = warning_now();
 }
 
-bool PacketPort::is_taken_away() const { return interface_index(interface_) != interface_index_; }
+/// An interface that was in another network namespace meanwhile has the same number, and its
+/// sockets are closed to it.
+bool PacketPort::is_taken_away() const {
+  return interface_index(interface_) != interface_index_ || !sockets_[0].is_bound();
+}
+
+/// The worst that there is to tell.
+std::string PacketPort::warning_now() const {
+  const IoCapabilities& known = info_.capabilities;
+  std::string warning = changed_interface(interface_, known.mac, known.mtu_bytes);
+  if (warning.empty()) warning = forwarding_kernel(interface_, options_.addresses);
+  if (warning.empty()) warning = oversized_merging(interface_, interface_index_);
+  return warning;
+}
 
 uint64_t PacketPort::rx_missed() {
   for (const PacketSocket& socket : sockets_) lost_ += socket.take_lost();

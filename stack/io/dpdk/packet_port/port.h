@@ -46,6 +46,7 @@ class PacketPort final : public Port {
   Result<IoCapabilities> capabilities_now() const;
   void make_queues();
   bool is_taken_away() const;
+  std::string warning_now() const;
 
   const PortOptions options_;
   const DeviceArgs args_;
@@ -58,6 +59,7 @@ class PacketPort final : public Port {
   bool is_running_ = false;  ///< workers use the queues
   uint64_t lost_ = 0;
   RetryClock retry_;
+  Nanos looks_again_at_ = seconds(0);  ///< for a warning
   std::vector<std::unique_ptr<PacketQueue>> queues_;
   std::vector<MacAddress> groups_;
   InterfaceGroups interface_groups_;

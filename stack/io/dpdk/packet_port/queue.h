@@ -61,7 +61,7 @@ class PacketQueue final : public PacketIo {
 
   int receive(unsigned wanted);
   size_t fill_window(size_t wanted);
-  bool receive_one(size_t at, uint32_t bytes, PacketBuf*& out);
+  PacketBuf* take_out(size_t at, uint32_t bytes);
   void describe_slots(size_t at, uint32_t bytes);
   size_t send_some(std::span<PacketBuf* const> in);
   bool lay_out(PacketBuf& packet, size_t at);

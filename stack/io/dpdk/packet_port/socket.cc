@@ -65,6 +65,13 @@ PacketSocket::~PacketSocket() {
   if (fd_ >= 0) close(fd_);
 }
 
+bool PacketSocket::is_bound() const {
+  sockaddr_ll address = {};
+  socklen_t bytes = sizeof(address);
+  return getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &bytes) == 0 &&
+         address.sll_ifindex > 0;
+}
+
 uint64_t PacketSocket::take_lost() const {
   tpacket_stats stats = {};  // reading resets them
   socklen_t bytes = sizeof(stats);

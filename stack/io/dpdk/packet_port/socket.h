@@ -20,6 +20,8 @@ class PacketSocket {
 
   /// -1: none.
   int fd() const { return fd_; }
+  /// False: the kernel has closed it to its interface, which went.
+  bool is_bound() const;
   /// Packets that were lost since the last call, because nobody read them in time.
   uint64_t take_lost() const;
 

@@ -115,6 +115,15 @@ TEST_F(MachineProbeTest, AnAbsentInterface) {
   EXPECT_THAT(probe("net_tap0,iface=new0,remote=eth9"), ElementsAre(HasSubstr("eth9")));
 }
 
+TEST_F(MachineProbeTest, AnInterfaceWithoutEthernet) {
+  constexpr const char* kInfiniband = "32\n";
+  tree_.write("sys/class/net/eth1/type", kInfiniband);
+  EXPECT_THAT(probe("net_af_packet0,iface=eth1"),
+              ElementsAre(HasSubstr("is on eth1, which carries no Ethernet frames")));
+  tree_.write("sys/class/net/eth1/type", "1\n");
+  EXPECT_THAT(probe("net_af_packet0,iface=eth1"), ElementsAre());
+}
+
 TEST_F(MachineProbeTest, AnMtuThatTheInterfaceDoesNotHave) {
   EXPECT_THAT(
       probe("net_af_packet0,iface=eth1\"\nmtu = 9000 #"),
