@@ -45,6 +45,11 @@ void congestion_start(Congestion& cc, CongestionAlgorithm algorithm, uint32_t ms
   if (algorithm == CongestionAlgorithm::kDctcp) cc.own = DctcpState{};
 }
 
+void congestion_set_mss(Congestion& cc, uint32_t mss_bytes) {
+  if (cc.mss_bytes != mss_bytes) end_epoch(cc);  // RFC 9438 figure 2: K is of the old size
+  cc.mss_bytes = mss_bytes;
+}
+
 void congestion_start_data(Congestion& cc, SeqNum nxt) {
   if (DctcpState* dctcp = cc.dctcp()) dctcp->window_end = nxt;
   cc.hystart.round_end = nxt;

@@ -100,6 +100,8 @@ struct CongestionTraits {
 uint32_t initial_window_bytes(uint32_t mss_bytes);
 
 void congestion_start(Congestion& cc, CongestionAlgorithm algorithm, uint32_t mss_bytes);
+/// The path carries segments of another size. The window stays.
+void congestion_set_mss(Congestion& cc, uint32_t mss_bytes);
 /// Data transmission starts at `nxt`, which starts the first round of HyStart++ and DCTCP.
 void congestion_start_data(Congestion& cc, SeqNum nxt);
 /// Grows the window.

@@ -94,9 +94,11 @@ struct SentList {
 /// What finds out whether the path drops large segments (path_mtu.h).
 enum class PathTest : uint8_t {
   kNone,
-  kSmall,     ///< large ones were lost again and again, and a small one is tried
-  kFull,      ///< it arrived: the full size is tried once more
-  kFullLost,  ///< a large one was lost once since
+  kSmall,        ///< large ones were lost again and again, and a small one is tried
+  kFull,         ///< it arrived: the full size is tried once more
+  kFullLost,     ///< a large one was lost once since
+  kSearch,       ///< no test: a smaller size is in use, and the next path probe is due
+  kSearchAgain,  ///< it was sent; one that is lost is repeated once
 };
 
 /// RFC 9293 3.3.1, send sequence space.
@@ -115,7 +117,7 @@ struct SendState {
   uint8_t dup_acks = 0;
   bool fin_queued = false;
   bool is_cwnd_limited = false;
-  Nanos mss_reduced_at = kNever;  ///< when mss_bytes was reduced or path_test began
+  Nanos mss_reduced_at = kNever;  ///< when mss_bytes was reduced, or tested last
   PathTest path_test = PathTest::kNone;
   bool must_retransmit = false;  ///< the next retransmission ignores cwnd
   bool probe_pending = false;    ///< window probe or keep-alive

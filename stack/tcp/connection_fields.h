@@ -123,10 +123,12 @@ void list_receive_state(Fields& fields, T& rcv) {
   for (auto& block : rcv.sacks) list_block(fields, block);
 }
 
-/// An upgrade forgets the loss that kFullLost has: releases before it know no such state.
+/// An upgrade forgets the loss that kFullLost has, and a search waits for its next probe as one
+/// that has ended: releases before them know no such states.
 template <typename Fields, typename T>
 void list_path_test(Fields& fields, T& snd) {
-  PathTest test = std::min(snd.path_test, PathTest::kFull);
+  const bool is_search = snd.path_test > PathTest::kFullLost;
+  PathTest test = is_search ? PathTest::kNone : std::min(snd.path_test, PathTest::kFull);
   fields.one_of(test, PathTest::kFull);
   if constexpr (!std::is_const_v<T>) snd.path_test = test;
 }

@@ -32,6 +32,14 @@ uint32_t mss_of(const Connection& c, uint32_t mtu_bytes) {
   return mtu_bytes > headers ? mtu_bytes - headers : 0;
 }
 
+/// An error that claims less than every path carries is forged, or of a path that the test for
+/// black holes finds as well. True: it told something.
+bool take_path_mtu(Core& core, Connection& c, SeqNum quoted, uint32_t mtu_bytes, Nanos now) {
+  const uint32_t mss = mss_of(c, mtu_bytes);
+  if (mss < mss_everywhere(c.tuple.remote.address) || is_one_of(c.state, kOpening)) return false;
+  return on_path_mtu(core, c, quoted, mss, now);
+}
+
 void show_waiting(const Connection& c, ConnectionInfo& info) {
   struct Shown {
     Timer timer;
@@ -170,15 +178,8 @@ Effects Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict 
   }
   const bool is_opening = is_one_of(c.state, kOpening);
   if (mtu_bytes > 0) {
-    const uint32_t mss = mss_of(c, mtu_bytes);
-    // An error that claims less than every path carries is forged, or of a path that the test for
-    // black holes finds as well.
-    if (mss < mss_everywhere(c.tuple.remote.address) || mss >= c.snd.mss_bytes || is_opening) {
-      effects.drop = Drop::kIcmpIgnored;
-      return effects;
-    }
-    on_path_mtu(impl_->core, c, static_cast<uint16_t>(mss), now);
-    effects.wants_transmit = true;
+    effects.wants_transmit = take_path_mtu(impl_->core, c, quoted_seq, mtu_bytes, now);
+    if (!effects.wants_transmit) effects.drop = Drop::kIcmpIgnored;
     return effects;
   }
   const bool is_refused = verdict == wire::IcmpVerdict::kRefused;

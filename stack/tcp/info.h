@@ -18,7 +18,8 @@ enum class Waiting : uint8_t {
   kEnd,              ///< TIME-WAIT, FIN-WAIT-2 without a reader; or the next keep-alive
 };
 
-/// A path that drops packets larger than `mtu_bytes` and reports nothing (RFC 2923 2.1).
+/// A path that carries packets of `mtu_bytes`, and drops those of the next larger size that was
+/// tried. Often it reports nothing (RFC 2923 2.1).
 struct BlackHole {
   uint32_t mtu_bytes = 0;
   Nanos since;  ///< when it was found, or tested last

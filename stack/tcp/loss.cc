@@ -78,8 +78,11 @@ RackScan scan_rack(Core& core, Connection& c, Nanos now) {
     const uint32_t next = record.queue_next;
     const Nanos remaining = record.sent_at + patience - now;
     if (remaining <= nanos(0)) {
+      // RFC 4821 7.6.2, RFC 8899 3: the loss of a path probe is no sign of congestion.
+      const bool is_probe = is_path_probe(c, record);
+      if (is_probe) c.snd.must_retransmit = true;
       board.mark_lost(index);
-      ++scan.marked_count;
+      scan.marked_count += is_probe ? 0 : 1;
     } else {
       scan.wait = later(scan.wait, remaining);
       ++undue_count;

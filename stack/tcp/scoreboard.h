@@ -86,6 +86,8 @@ class Scoreboard {
   /// order of time, and the lost ones in theirs; `by_sequence`: all of them.
   void restore(std::span<const uint32_t> by_queue, std::span<const uint32_t> by_sequence);
 
+  /// The record that contains `at`, or the first one after it; kNoNode: none.
+  uint32_t find(SeqNum at) { return index().find(list_.seq_tail, at); }
   SentRecord& operator[](uint32_t index) { return core_.records[index]; }
   uint32_t first_in_time() const { return list_.time_head; }
 

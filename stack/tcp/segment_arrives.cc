@@ -1,5 +1,7 @@
 #include "stack/tcp/segment_arrives.h"
 
+#include <algorithm>
+
 #include "stack/tcp/ack.h"
 #include "stack/tcp/closing.h"
 #include "stack/tcp/connect.h"
@@ -20,6 +22,8 @@ constexpr Nanos kTimestampLife = micros(INT32_MAX);
 /// When a deferred connection may open, an ACK has this long to arrive before the SYN,ACK is sent
 /// again.
 constexpr Nanos kDeferGrace = millis(100);
+
+constexpr uint8_t kQuickAcksAfterOutage = 2;
 
 uint32_t sequence_length(const SegmentIn& segment) {
   return segment.payload_bytes + (segment.flags.has(TcpFlags::kSyn) ? 1 : 0) +
@@ -145,6 +149,13 @@ void note_sign_of_life(Connection& c, Nanos now) {
   c.heard_unreachable = false;
 }
 
+/// A peer that was not heard for so long may have lost everything it sent, and begins again with
+/// one segment (RFC 5681 3.1, 4.1): a delayed ACK would cost it 40 ms. Linux does the same.
+void hasten_acks_after_outage(Connection& c, Nanos now) {
+  if (now - c.last_heard_at < c.rtt.rto) return;
+  c.rcv.quick_acks = std::max(c.rcv.quick_acks, kQuickAcksAfterOutage);
+}
+
 /// RFC 9293 3.10.7.4, fifth to eighth, TIME-WAIT. The peer's own FIN lies below RCV.NXT, and
 /// answer_unacceptable() starts the wait anew for it. Any other segment is acknowledged, as Linux
 /// does, and its text is not taken. A bare ACK at RCV.NXT is not answered: two hosts in TIME-WAIT
@@ -164,6 +175,7 @@ void run_steps(Core& core, Connection& c, const SegmentIn& segment, Nanos now, E
   if (check_syn(core, c, segment, now, effects) == Verdict::kDone) return;
   if (process_ack(core, c, segment, now, effects) == Verdict::kDone) return;
   effects.changes = c.changes;
+  if (segment.payload_bytes > 0) hasten_acks_after_outage(c, now);
   note_sign_of_life(c, now);
   take_timestamp(c, segment, now);
   if (c.state == State::kTimeWait) return process_in_time_wait(core, c, segment, now, effects);

@@ -250,7 +250,7 @@ bool may_cut_small(const Connection& c, uint32_t bytes) { return bytes >= c.snd.
 uint16_t path_probe_bytes(const Scoreboard& board, const Connection& c, Nanos now) {
   if (!is_path_probe_due(c, now) || !board.can_take()) return 0;
   const SendState& snd = c.snd;
-  const uint32_t bytes = uint32_t{payload_bytes_of_one(c)} + snd.mss_full_bytes - snd.mss_bytes;
+  const uint32_t bytes = uint32_t{payload_bytes_of_one(c)} + path_probe_mss(c) - snd.mss_bytes;
   const uint32_t window = snd.edge.after(snd.una) ? snd.edge.since(snd.una) : 0;
   return window >= bytes && c.unsent_bytes() >= bytes ? static_cast<uint16_t>(bytes) : uint16_t{0};
 }
@@ -415,7 +415,8 @@ std::optional<SegmentOut> next_segment(Core& core, Connection& c, uint32_t paylo
   if (auto out = try_send_syn(core, c, now)) return out;
   if (c.ecn.run_ack_count > 0) return make_run_ack(c, now);
   if (!is_paced_out(c, now)) {
-    if (auto out = try_send_text(core, c, payload_bytes_max, now)) return out;
+    const uint32_t limit = std::min(payload_bytes_max, paced_room(c, now));
+    if (auto out = try_send_text(core, c, limit, now)) return out;
   }
   c.snd.push_held = false;
   if (is_ack_due(c)) return make_bare(c, c.snd.nxt, now);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/unit/stack/tcp/peer.h"
 
 namespace lyre::tcp {
@@ -135,6 +137,20 @@ TEST_F(CubicEpoch, ClimbsBackToTheOldMaximumInKSeconds) {  // RFC 9438 4.2, 5.1:
   const Nanos start = now;
   while (now - start < micros(4'217'000)) round();
   EXPECT_NEAR(cc.cwnd_bytes, 100.0 * kMss, 3.0 * kMss);
+}
+
+// K was of the old segment size: the window stood still for long, or leapt.
+TEST_F(CubicEpoch, BeginsAnewWithAnotherSegmentSize) {  // RFC 9438 figure 2
+  const Nanos start = now;
+  round();
+  congestion_set_mss(cc, kMss);
+  EXPECT_EQ(cc.cubic()->epoch_start, start);
+  const uint32_t cwnd = cc.cwnd_bytes;
+  congestion_set_mss(cc, 2 * kMss);
+  EXPECT_EQ(cc.cubic()->epoch_start, kNever);
+  EXPECT_EQ(cc.cwnd_bytes, cwnd);
+  round();
+  EXPECT_NEAR(cc.cubic()->k_seconds, std::cbrt((100e3 - cwnd) / (0.4 * 2 * kMss)), 1e-9);
 }
 
 TEST_F(CubicEpoch, IsFlatNearTheOldMaximumAndSteepBeyond) {

@@ -101,6 +101,8 @@ TEST(ConnectionRecord, HasNoLossOfATestOfThePath) {
     return bytes;
   };
   EXPECT_EQ(record_with(PathTest::kFullLost), record_with(PathTest::kFull));
+  EXPECT_EQ(record_with(PathTest::kSearch), record_with(PathTest::kNone));
+  EXPECT_EQ(record_with(PathTest::kSearchAgain), record_with(PathTest::kNone));
   EXPECT_NE(record_with(PathTest::kSmall), record_with(PathTest::kFull));
 }
 

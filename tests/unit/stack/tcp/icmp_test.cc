@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/stack/tcp/peer.h"
 
 namespace lyre::tcp {
@@ -106,6 +108,83 @@ TEST(Icmp, ASackOfTheLargeSegmentEndsAKnownBlackHole) {
   EXPECT_EQ(peer.info().mss_bytes, 536u);
   peer.ack_with_sack(0, {{500, 2036}});
   EXPECT_EQ(peer.info().mss_bytes, 1000u);
+}
+
+/// A router has told the path's MTU, and larger segments are due again. `lowest` and `highest`: of
+/// what is in flight then.
+class OldReport : public testing::Test {
+ protected:
+  static constexpr uint32_t kBefore = 20'000;
+  static constexpr uint32_t kSegment = 1360;
+
+  OldReport() : peer(ethernet()) {
+    peer.syn_options.mss = 1460;
+    peer.dial();
+    peer.app_send(kBefore);
+    peer.all();
+    hear_too_big(peer.us(0));
+    for (uint32_t acked = 0; acked < kBefore; acked = std::min(acked + 4 * kSegment, kBefore)) {
+      peer.all();
+      peer.now += millis(10);
+      peer.ack(acked);
+    }
+    peer.ack(kBefore);
+    peer.now += seconds(601);
+    peer.app_send(50 * kSegment);
+    flight = peer.all();
+  }
+  static ConnectionConfig ethernet() {
+    ConnectionConfig config = Peer::plain_config();
+    config.mss_bytes = 1460;
+    return config;
+  }
+  void hear_too_big(SeqNum quoted, uint32_t mtu_bytes = 1400) {
+    peer.effects =
+        peer.engine.on_icmp_error(peer.conn, quoted, wire::IcmpVerdict::kSoft, mtu_bytes, peer.now);
+  }
+
+  Peer peer;
+  std::vector<SegmentOut> flight;
+};
+
+TEST_F(OldReport, IsTestedWithOneSegment) {  // RFC 4821 7.5, RFC 8899 5.3
+  ASSERT_GT(flight.size(), 4u);
+  EXPECT_EQ(flight[0].payload_bytes, 1410u);
+  for (size_t i = 1; i < flight.size(); ++i) EXPECT_EQ(flight[i].payload_bytes, kSegment);
+  peer.ack(kBefore + 1410);
+  EXPECT_EQ(peer.info().mss_bytes, 1410u);
+  EXPECT_EQ(peer.next()->payload_bytes, 1460u) << "the next larger size";
+}
+
+// All that was in flight was sent again.
+TEST_F(OldReport, OnlyTheTestIsSentAgainWhereItIsStillTrue) {  // RFC 4821 7.6.2
+  const uint32_t cwnd = peer.info().cwnd_bytes;
+  peer.now += millis(1);
+  hear_too_big(flight[0].seq);
+  EXPECT_TRUE(peer.effects.wants_transmit);
+  uint32_t sent_again = 0;
+  for (const SegmentOut& segment : peer.all()) {
+    EXPECT_LE(segment.payload_bytes, kSegment);
+    if (segment.is_retransmission) sent_again += segment.payload_bytes;
+  }
+  EXPECT_EQ(sent_again, 1410u);
+  EXPECT_EQ(peer.info().cwnd_bytes, cwnd);
+  EXPECT_EQ(peer.info().mss_bytes, kSegment);
+  hear_too_big(flight[0].seq);
+  EXPECT_EQ(peer.effects.drop, Drop::kIcmpIgnored) << "the test is over";
+}
+
+TEST_F(OldReport, AnErrorAboutAnotherSegmentSaysNothingNew) {
+  hear_too_big(flight[1].seq);
+  EXPECT_EQ(peer.effects.drop, Drop::kIcmpIgnored);
+  hear_too_big(flight[0].seq, 1450);
+  EXPECT_EQ(peer.effects.drop, Drop::kIcmpIgnored) << "the test fits that";
+}
+
+TEST_F(OldReport, ASmallerPathMtuCountsAsBefore) {  // RFC 1191 6.4
+  hear_too_big(flight[0].seq, 1300);
+  EXPECT_EQ(peer.info().mss_bytes, 1260u);
+  for (const SegmentOut& segment : peer.all()) EXPECT_LE(segment.payload_bytes, 1260u);
 }
 
 TEST(Icmp, AKnownPathMtuThatIsLargerThanThePeersMssChangesNothing) {

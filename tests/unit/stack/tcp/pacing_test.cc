@@ -1,4 +1,10 @@
+#include "stack/tcp/pacing.h"
+
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "tests/unit/stack/tcp/peer.h"
 
@@ -73,6 +79,120 @@ TEST(Pacing, LateCallerMakesUpForAMillisecondOnly) {
   peer.now += seconds(1);
   peer.app_send(10000);
   EXPECT_LE(peer.all().size(), 2u);
+}
+
+constexpr uint32_t kTsoBytesMax = 64 << 10;
+
+/// A connection in slow start with a window of 100 segments and more, all of which may be sent.
+class WideWindow : public testing::Test {
+ protected:
+  void open(Nanos rtt) {
+    peer.handshake_rtt = rtt;
+    peer.syn_options.window_scale = 7;
+    peer.dial();
+    uint32_t sent = 0;
+    while (peer.info().cwnd_bytes < 100'000) sent = run_round(sent, rtt);
+    window_bytes = peer.info().cwnd_bytes;
+    peer.now += rtt;
+    peer.app_send(window_bytes);
+  }
+  /// Text that leaves without waiting, as a percentage of the window.
+  uint32_t percent_at_once() {
+    uint32_t bytes = 0;
+    for (const SegmentOut& segment : peer.all(kTsoBytesMax)) bytes += segment.payload_bytes;
+    return bytes * 100 / window_bytes;
+  }
+  static ConnectionConfig wide() {
+    ConnectionConfig config = paced();
+    config.window_scaling = true;
+    return config;
+  }
+
+  Peer peer{wide()};
+  uint32_t window_bytes = 0;
+
+ private:
+  /// A window, of which each segment is acknowledged a round trip after it was sent.
+  uint32_t run_round(uint32_t sent, Nanos rtt) {
+    std::vector<std::pair<uint32_t, Nanos>> acks;
+    peer.app_send(peer.info().cwnd_bytes / 1000 * 1000);
+    while (true) {
+      for (const SegmentOut& segment : peer.all()) {
+        acks.emplace_back(sent += segment.payload_bytes, peer.now + rtt);
+      }
+      if (peer.info().unsent_bytes == 0) break;
+      peer.run_deadline();
+    }
+    for (const auto& [end, at] : acks) {
+      peer.now = later(peer.now, at);
+      peer.ack(end);
+    }
+    return sent;
+  }
+};
+
+TEST_F(WideWindow, OneLargeSendIsSmallPartOfALongRoundTrip) {
+  open(millis(10));
+  EXPECT_LE(percent_at_once(), 30u);
+}
+
+// All of it left at once.
+TEST_F(WideWindow, OneMillisecondIsSpreadAsWell) {
+  open(millis(1));
+  EXPECT_LE(percent_at_once(), 70u);
+}
+
+/// Text of a connection that has always some, and is asked for it 130 us after each deadline.
+uint64_t sent_by_late_caller(Connection& c, Nanos span) {
+  Nanos now = seconds(1);
+  const Nanos until = now + span;
+  uint64_t bytes = 0;
+  while (now < until) {
+    if (is_paced_out(c, now)) {
+      now = c.deadline(Timer::kPace) + micros(130);
+      continue;
+    }
+    const uint32_t room = paced_room(c, now);
+    const uint32_t sent = std::max(room - room % c.snd.mss_bytes, uint32_t{c.snd.mss_bytes});
+    note_paced(c, sent, now);
+    bytes += sent;
+  }
+  return bytes;
+}
+
+TEST(Pacing, LateTimersCostNoRate) {
+  for (const Nanos rtt : {micros(200), millis(1), millis(10)}) {
+    Connection c;
+    c.config.pacing = true;
+    c.snd.mss_bytes = 1000;
+    c.cc.ssthresh_bytes = c.cc.cwnd_bytes = 100'000;
+    c.rtt.on_sample(rtt, seconds(1), millis(200), seconds(60));
+    EXPECT_GE(sent_by_late_caller(c, rtt * 1000), c.cc.cwnd_bytes * uint64_t{1000}) << rtt.value;
+  }
+}
+
+/// A host that stood still measures long round trips for a while.
+TEST(Pacing, LongRoundTripOfAMomentLeavesNoGap) {
+  Peer peer(paced());
+  peer.handshake_rtt = micros(200);
+  peer.dial();
+  uint32_t sent = 0;
+  const auto send_one = [&] {
+    peer.app_send(1000);
+    while (peer.all().empty()) peer.run_deadline();
+    sent += 1000;
+  };
+  for (int i = 0; i < 10; ++i) {
+    send_one();
+    peer.now += seconds(1);
+    peer.ack(sent);
+  }
+  send_one();
+  send_one();
+  peer.now += micros(200);
+  for (uint32_t i = 40; i-- > 0;) peer.ack(sent - 1000 - i * 25);
+  peer.app_send(1000);
+  EXPECT_EQ(sent_within(peer, millis(2)), 1000u);
 }
 
 }  // namespace

@@ -441,5 +441,25 @@ TEST(Reneging, WhatAnUndoHidIsSentAgainAfterATimeout) {  // RFC 2018 8
   EXPECT_EQ(again->seq, peer.us(2000));
 }
 
+// The peer waited 40 ms more for the ACK of the first segment that it sent again.
+TEST(Acknowledgments, FirstSegmentAfterAnOutageIsAcknowledgedAtOnce) {
+  Peer peer;
+  peer.dial();
+  uint32_t at = 0;
+  const auto acks_of_full_segment = [&] {
+    SegmentIn segment = peer.make(kA, at, 0, 1000);
+    segment.flags.bits = kA;  // no PSH
+    peer.send(segment);
+    at += 1000;
+    return peer.all().size();
+  };
+  for (int i = 0; i < 20; ++i) acks_of_full_segment();
+  EXPECT_EQ(acks_of_full_segment() + acks_of_full_segment(), 1u);
+  peer.wait(millis(300));
+  EXPECT_EQ(acks_of_full_segment(), 1u);
+  EXPECT_EQ(acks_of_full_segment(), 1u);
+  EXPECT_EQ(acks_of_full_segment(), 0u);
+}
+
 }  // namespace
 }  // namespace lyre::tcp
