@@ -140,7 +140,8 @@ inline constexpr uint64_t kStartPatienceMs = 60'000;
 inline constexpr uint64_t kFindPatienceMs = 2'000;
 /// An init that waits for a daemon tries again this often.
 inline constexpr int64_t kInitAgainNs = 200'000'000;
-/// For this long, where what it waits for is a context that another communicator has finalized.
+/// For this long, where what it waits for is a context that another communicator has finalized, or
+/// the group of the socket of a daemon that starts.
 inline constexpr int64_t kFreeContextNs = 2'000'000'000;
 /// A lost daemon is looked for this often.
 inline constexpr int64_t kReattachNs = 50'000'000;
@@ -199,6 +200,9 @@ inline constexpr uint32_t kSlowWindows = 2;
 inline constexpr int64_t kSlowPauseNsMin = 1'000'000'000;
 inline constexpr int64_t kSlowPauseNsMax = 60'000'000'000;
 inline constexpr int64_t kSlowForgetNs = 300'000'000'000;
+/// A stream that is slow again after so many replacements takes another rail pair. Those count
+/// before which it had kSlowPercent or more of the rate of each other stream of its pair.
+inline constexpr uint32_t kSlowAgainMax = 2;
 /// A connection is busy that has this much under way: with less, the caller may be the limit,
 /// unless something waits for room.
 inline constexpr uint64_t kBusyBytes = kBlockBytes;

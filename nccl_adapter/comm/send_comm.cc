@@ -46,13 +46,13 @@ SendComm::SendComm(Environment* environment, const Nonce& id, size_t device, con
   // That port's address of the other family where its first one cannot be reached from here.
   handle_.address = remotes.front();
   peer_.address = to_string(make_addr(handle_.address, handle_.port));
-  set_pairs(rail_pairs(ports, device, remotes));
+  pairs_.set(ports, rail_pairs(ports, device, remotes, told_by(handle, remotes)));
   for (const auto& lane : lanes_) set_home(*lane);
 }
 
 // Where every rail is to be used, lanes begin on different ones.
 void SendComm::set_home(Lane& lane) const {
-  lane.home_pair = environment()->settings().uses_all_rails ? lane.index : 0;
+  lane.home_pair = environment()->settings().uses_all_rails ? pairs_.spread_home(lane.index) : 0;
   lane.pair = lane.attached_pair = lane.home_pair;
 }
 

@@ -9,7 +9,7 @@
 #include "nccl_adapter/comm/delivery_watch.h"
 #include "nccl_adapter/comm/send_queue.h"
 #include "nccl_adapter/protocol/handle.h"
-#include "nccl_adapter/transport/rails.h"
+#include "nccl_adapter/transport/rail_choice.h"
 #include "nccl_adapter/transport/slow_streams.h"
 #include "nccl_adapter/transport/stream_count.h"
 
@@ -54,12 +54,10 @@ class SendComm final : public Comm {
   // ---- Lanes (send_lanes.cc) ----
   void set_home(Lane& lane) const;
   void dial(Lane& lane, size_t number, int64_t now_ns);
-  size_t turn() const;
   int64_t dial_ns() const;
-  void set_pairs(std::vector<RailPair> pairs);
-  size_t next_pair(Lane& lane) const;
   void advance_dial(Lane& lane, int64_t now_ns);
   void on_welcome(Lane& lane, int64_t now_ns);
+  void on_connected(Lane& lane, const RailPair& pair, const Answer& answer);
   void on_refusal(Lane& lane, int64_t now_ns);
   void on_dial_failed(Lane& lane, int64_t now_ns);
   void watch_lane(Lane& lane, int64_t now_ns);
@@ -81,8 +79,7 @@ class SendComm final : public Comm {
   SendQueue queue_;
   Handle handle_;
   size_t device_;
-  std::vector<RailPair> pairs_;
-  size_t near_pairs_ = 0;  ///< of the front of pairs_: they need no router
+  RailChoice pairs_;
   size_t last_lane_ = 0;
   StreamCount& count_;      ///< of the port
   size_t wanted_;           ///< streams of this comm

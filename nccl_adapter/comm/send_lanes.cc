@@ -24,6 +24,26 @@ constexpr const char* kMayBeFull =
     "; other connections reach that host: its daemon may be full (tcp_no_sessions in lyre stats "
     "there)";
 
+/// A stream that left its home because that is slow has this pair. It has a part of the pair's rate
+/// as has the stream that it joined: that neither is as fast as the others is no reason to go.
+bool has_guest(const Lanes& lanes, size_t pair, size_t pairs) {
+  return std::any_of(lanes.begin(), lanes.end(), [&](const auto& lane) {
+    const bool is_guest = lane->slow_again > kSlowAgainMax && !lane->is_at_home(pairs);
+    return lane->is_up() && is_guest && lane->attached_pair == pair;
+  });
+}
+
+/// Another stream of the same pair is much faster: a path of the fabric is slow, and another source
+/// port may get a better one.
+bool is_rail_good(const Lanes& lanes, const Lane& slow) {
+  const auto least = static_cast<double>(slow.rate_bytes_per_s);
+  return std::any_of(lanes.begin(), lanes.end(), [&](const auto& lane) {
+    if (lane.get() == &slow || !lane->is_up()) return false;
+    return lane->attached_pair == slow.attached_pair &&
+           static_cast<double>(lane->rate_bytes_per_s) * kSlowPercent / 100 > least;
+  });
+}
+
 /// For a comm without a stream: this host's daemon has no place for one.
 void declare_full_here(Environment& environment) {
   if (!environment.shortage().declare(environment.clock().monotonic_ns())) return;
@@ -102,7 +122,7 @@ void SendComm::watch_lane(Lane& lane, int64_t now_ns) {
   if (!is_wanted(lane)) return retire(lane, now_ns);
   if (lane.is_stalled(now_ns)) {
     if (!lane.is_unwanted) {
-      lane.pair = next_pair(lane);
+      lane.pair = pairs_.next(lane.pair, &lane.far_pairs);
       lane.redial_ns = now_ns + DeliveryWatch::pause_ns(lane, environment()->settings());
     }
     lane.is_unwanted = true;
@@ -231,7 +251,8 @@ void SendComm::replace_slow_lane(int64_t now_ns) {
     // A reader that is slow says nothing about paths, whichever stream it lets wait.
     if (lane->is_window_closed) return;
     if (!lane->is_up() || !is_wanted(*lane)) continue;
-    const bool is_replaceable = lane->dial == nullptr && now_ns >= lane->replace_ns;
+    const bool is_replaceable = lane->dial == nullptr && now_ns >= lane->replace_ns &&
+                                !has_guest(lanes_, lane->attached_pair, pairs_.size());
     // A slow stream is given little.
     const uint64_t backlog_min = std::min(kSlowBacklogBytes, lane->room_bytes(0, false) / 2);
     looks.push_back({.stream = lane->index,
@@ -247,6 +268,11 @@ void SendComm::replace_slow_lane(int64_t now_ns) {
            peer_.host.c_str(), lane.path_text.c_str(), slow->percent);
   lane.replace_ns = now_ns + pause_ns(kSlowPauseNsMin, lane.replaced++, kSlowPauseNsMax);
   lane.is_unwanted = true;
+  // Other source ports did not help. A stream that returns to a home which is still slow leaves it
+  // the first time.
+  if (!is_rail_good(lanes_, lane) && lane.slow_again++ >= kSlowAgainMax) {
+    lane.pair = pairs_.beside(lane.pair, lane.slow_again);
+  }
   dial(lane, lane.pair, now_ns);
 }
 
@@ -269,32 +295,10 @@ void SendComm::dial(Lane& lane, size_t number, int64_t now_ns) {
   advance_dial(lane, now_ns);
 }
 
-void SendComm::set_pairs(std::vector<RailPair> pairs) {
-  pairs_ = std::move(pairs);
-  near_pairs_ = count_on_link(environment()->ports(), pairs_);
-}
-
-// There may be no router at all, and many pairs that would need one: the others have their turn
-// before each of these.
-size_t SendComm::next_pair(Lane& lane) const {
-  const size_t pair = lane.pair % pairs_.size();
-  const size_t far_pairs = pairs_.size() - near_pairs_;
-  if (near_pairs_ == 0 || far_pairs == 0) return (pair + 1) % pairs_.size();
-  if (pair + 1 == near_pairs_) return near_pairs_ + lane.far_pairs++ % far_pairs;
-  return pair < near_pairs_ ? pair + 1 : 0;
-}
-
-// After so many dials every pair that needs no router had its turn; with many pairs, most had.
-size_t SendComm::turn() const {
-  const size_t far_pairs = near_pairs_ < pairs_.size() ? 1 : 0;
-  const size_t all = near_pairs_ > 0 ? near_pairs_ + far_pairs : pairs_.size();
-  return std::min(all, kRailsMax);
-}
-
 // There shall be two turns before the peer is given up. With one pair only, a new port may find
 // another path through the fabric, and TCP's own attempts become rare.
 int64_t SendComm::dial_ns() const {
-  const auto dials = static_cast<int64_t>(2 * turn());
+  const auto dials = static_cast<int64_t>(2 * pairs_.turn());
   return std::clamp(patience_ns(environment()->settings()) / dials, kDialNsMin, kDialNsMax);
 }
 
@@ -332,20 +336,21 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
   peer_watch_.note_attached(now_ns);
   pump_in(lane);  // something may have come with the answer
   lane.attached_pair = lane.pair;
-  if (is_connected_) {
-    log_info("stream %u to host %s is there (%s)", lane.index, peer_.host.c_str(),
-             lane.path_text.c_str());
-    return;
-  }
+  if (!is_connected_) return on_connected(lane, pair, answer);
+  log_info("stream %u to host %s is there (%s)", lane.index, peer_.host.c_str(),
+           lane.path_text.c_str());
+}
+
+// The peer's port that NCCL chose comes first, as the one here does.
+void SendComm::on_connected(Lane& lane, const RailPair& pair, const Answer& answer) {
   is_connected_ = true;
   peer_.host = answer.host;
-  // The peer's port that NCCL chose comes first, as the one here does.
-  set_pairs(
-      rail_pairs(environment()->ports(), device_, beginning_with(handle_.address, answer.rails)));
+  const std::vector<lyre_port>& ports = environment()->ports();
+  const std::vector<Address> remotes = beginning_with(handle_.address, answer.rails);
+  pairs_.set(ports, rail_pairs(ports, device_, remotes, answer.rails));
+  for (const auto& own : lanes_) set_home(*own);
   // The stream is where the list of the handle put it, which may not be its home in this one.
-  const auto place = std::find(pairs_.begin(), pairs_.end(), pair);
-  lane.pair = place != pairs_.end() ? static_cast<size_t>(place - pairs_.begin()) : 0;
-  lane.attached_pair = lane.pair;
+  lane.pair = lane.attached_pair = pairs_.find(pair);
   log_info("sends to %s; streams: %zu (%s), rail pairs: %zu", peer_.describe().c_str(),
            lanes_.size(), lane.path_text.c_str(), pairs_.size());
 }
@@ -392,12 +397,12 @@ void SendComm::on_dial_failed(Lane& lane, int64_t now_ns) {
   if (!lanes_.is_any_up()) {
     if (is_full) declare_full_here(*environment());
     // Where only a path is broken, another pair is good.
-    const bool is_silent = dial->error() == LYRE_E_TIMEDOUT && lane.failures + 1 >= turn();
+    const bool is_silent = dial->error() == LYRE_E_TIMEDOUT && lane.failures + 1 >= pairs_.turn();
     if (is_silent && declare_full_there(*environment(), handle_.host)) trouble += kMayBeFull;
   }
   peer_watch_.note_trouble(std::move(trouble));
   // What a full daemon here refuses has another pair no room for, either.
-  if (!is_full) lane.pair = next_pair(lane);
+  if (!is_full) lane.pair = pairs_.next(lane.pair, &lane.far_pairs);
   // A full daemon there does not answer, and a path may not: each pair has its turn first.
   const bool is_ignored =
       dial->error() == LYRE_E_TIMEDOUT && lane.attached == 0 && lane.failures >= pairs_.size();

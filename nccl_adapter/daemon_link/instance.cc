@@ -166,8 +166,10 @@ Result Instance::listen(int dev, HandleBytes bytes, ListenComm** out) {
   if (const Result result = check_device(dev); result != Result::kSuccess) return result;
   if (const Result result = await_acceptor(); result != Result::kSuccess) return result;
   const size_t own = static_cast<size_t>(dev);
+  const auto others = further_addresses(ports(), own);
   const Handle handle{.address = address_of(ports()[own]),
-                      .others = further_addresses(ports(), own),
+                      .others = others,
+                      .places = places_of(ports(), own, others),
                       .port = acceptor_->port(),
                       .pid = pid_,
                       .nonce = make_nonce(),

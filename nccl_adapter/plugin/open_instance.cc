@@ -64,13 +64,14 @@ void warn_of_unknown_settings() {
 }
 
 /// How long an init that failed so is tried again. The daemon is perhaps starting, and the socket
-/// of one that starts has no group yet: LYRE_E_PERMISSION. A daemon at its limit on contexts frees
-/// those that were finalized a moment ago when its workers have let go of them.
+/// of one that starts has no group for a moment: LYRE_E_PERMISSION. Otherwise that does not pass. A
+/// daemon at its limit on contexts frees those that were finalized a moment ago when its workers
+/// have let go of them.
 int64_t patience_ns(int failure, const Settings& settings) {
   switch (failure) {
     case LYRE_E_DAEMON:
-    case LYRE_E_PERMISSION:
       return settings.resume_s * kNsPerSecond;
+    case LYRE_E_PERMISSION:
     case LYRE_E_NORESOURCES:
       return kFreeContextNs;
     default:
@@ -79,8 +80,9 @@ int64_t patience_ns(int failure, const Settings& settings) {
 }
 
 /// Tries until one is open, or its failure needs no patience, or the time is over. A daemon that is
-/// back and has no context left gets the time that freeing one takes. At its limits it refuses now
-/// a context and now a connection, which looks as if there were no daemon: all of it has a bound.
+/// back and has no context left, or no group yet, gets the time that this takes. At its
+/// limits it refuses now a context and now a connection, which looks as if there were no daemon:
+/// all of it has a bound.
 std::unique_ptr<Instance> open_patiently(const Settings& settings, uint64_t communicator,
                                          int failure) {
   const int64_t began_ns = monotonic_ns();
@@ -92,7 +94,7 @@ std::unique_ptr<Instance> open_patiently(const Settings& settings, uint64_t comm
     sleep_ns(kInitAgainNs);
     instance = Instance::open(settings, communicator, &failure);
     if (failure == before) continue;
-    const int64_t from_ns = failure == LYRE_E_NORESOURCES ? monotonic_ns() : began_ns;
+    const int64_t from_ns = failure == LYRE_E_DAEMON ? began_ns : monotonic_ns();
     const int64_t wanted_ns = from_ns + patience_ns(failure, settings);
     until_ns = std::min(latest_ns, std::max(until_ns, wanted_ns));
   }

@@ -16,6 +16,7 @@ constexpr size_t kMagicAt = 0;
 constexpr size_t kVersionMinAt = 8;
 constexpr size_t kVersionMaxAt = 10;
 constexpr size_t kPortAt = 12;
+constexpr size_t kPlacesAt = 14;
 constexpr size_t kPidAt = 16;
 constexpr size_t kChecksumAt = 20;
 constexpr size_t kNonceAt = 24;
@@ -36,6 +37,18 @@ uint32_t checksum(std::span<const uint8_t> bytes) {
   return sum;
 }
 
+// Four bits each. Older plugins write zeros there and do not read them.
+uint16_t pack(const HandlePlaces& places) {
+  static_assert(kHandleOthersMax == 2);
+  return static_cast<uint16_t>(places.first | places.others[0] << 4 | places.others[1] << 8 |
+                               places.ports << 12);
+}
+
+HandlePlaces unpack(uint16_t bits) {
+  const auto at = [&](int shift) { return static_cast<uint8_t>(bits >> shift & kHandlePlaceMax); };
+  return {.first = at(0), .others = {at(4), at(8)}, .ports = at(12)};
+}
+
 }  // namespace
 
 void encode(const Handle& handle, HandleBytes out) {
@@ -44,6 +57,7 @@ void encode(const Handle& handle, HandleBytes out) {
   put_le<uint16_t>(out, kVersionMinAt, handle.version_min);
   put_le<uint16_t>(out, kVersionMaxAt, handle.version_max);
   put_le<uint16_t>(out, kPortAt, handle.port);
+  put_le<uint16_t>(out, kPlacesAt, pack(handle.places));
   put_le<uint32_t>(out, kPidAt, handle.pid);
   std::copy(handle.nonce.begin(), handle.nonce.end(), out.begin() + kNonceAt);
   std::copy(handle.address.begin(), handle.address.end(), out.begin() + kAddressAt);
@@ -61,6 +75,7 @@ HandleFault decode(std::span<const uint8_t, nccl_abi::kHandleBytesMax> in, Handl
   out->version_min = get_le<uint16_t>(in, kVersionMinAt);
   out->version_max = get_le<uint16_t>(in, kVersionMaxAt);
   out->port = get_le<uint16_t>(in, kPortAt);
+  out->places = unpack(get_le<uint16_t>(in, kPlacesAt));
   out->pid = get_le<uint32_t>(in, kPidAt);
   std::copy_n(in.begin() + kNonceAt, out->nonce.size(), out->nonce.begin());
   std::copy_n(in.begin() + kAddressAt, out->address.size(), out->address.begin());

@@ -23,12 +23,23 @@ inline constexpr size_t kHostNameBytes = 64;
 inline constexpr size_t kHandleHostBytes = 32;
 inline constexpr size_t kHandleOthersMax = 2;
 
+/// Where the ports of a handle's addresses are in the order of their host's ports. Each is one more
+/// than the index, kHandlePlaceMax at most; 0: not told, as by older plugins.
+struct HandlePlaces {
+  uint8_t first = 0;                               ///< of the handle's `address`
+  std::array<uint8_t, kHandleOthersMax> others{};  ///< of its `others`
+  uint8_t ports = 0;                               ///< how many that host tells of
+  friend bool operator==(const HandlePlaces&, const HandlePlaces&) = default;
+};
+inline constexpr uint8_t kHandlePlaceMax = 15;
+
 /// What listen() writes into NCCL's 128 bytes and the peer's connect() reads.
 struct Handle {
   uint16_t version_min = kProtocolVersionMin;
   uint16_t version_max = kProtocolVersionMax;
   Address address{};
   std::array<Address, kHandleOthersMax> others{};  ///< of that port and of others of that host
+  HandlePlaces places{};                           ///< of the ports that have these addresses
   uint16_t port = 0;
   uint32_t pid = 0;
   Nonce nonce{};     ///< which listen() of that process

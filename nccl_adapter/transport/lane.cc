@@ -92,7 +92,7 @@ void Lane::want_again() {
 
 void Lane::forgive(int64_t now_ns, bool is_at_home) {
   if (is_at_home && now_ns - attached_ns > kReturnNsMax) returns = 0;
-  if (now_ns - replace_ns > kSlowForgetNs) replaced = 0;
+  if (now_ns - replace_ns > kSlowForgetNs) replaced = slow_again = 0;
 }
 
 uint64_t Lane::room_bytes(uint64_t piece_bytes, bool is_alone) const {

@@ -100,6 +100,8 @@ struct Lane final : SessionOwner {
   uint64_t rate_bytes_per_s = 0;  ///< the recent maximum of a busy stream; 0: not known
   int64_t replace_ns = 0;         ///< a slow path is not left before
   uint32_t replaced = 0;          ///< how often it was, for that reason; see forgive()
+  /// Of these, how often no other stream of its rail pair was much faster; see forgive().
+  uint32_t slow_again = 0;
 };
 
 }  // namespace lyre::nccl_adapter

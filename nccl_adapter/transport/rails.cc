@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "nccl_adapter/limits.h"
 #include "nccl_adapter/transport/address.h"
 
 namespace lyre::nccl_adapter {
@@ -53,20 +54,57 @@ bool is_on_link(const lyre_port& port, const Address& remote) {
   return false;
 }
 
+// With fewer ports on one side, the other one's further ports would have no such pair.
+bool is_same_place(std::span<const lyre_port> ports, size_t local, std::span<const Address> told,
+                   const Address& remote) {
+  const bool are_as_many = told.size() == std::min<size_t>(ports.size(), kRailsMax);
+  return are_as_many && local < told.size() && told[local] == remote;
+}
+
+bool has_address(const lyre_port& port, const Address& address) {
+  if (address_of(port) == address) return true;
+  const std::span all(port.addresses, static_cast<size_t>(port.address_count));
+  return std::any_of(all.begin(), all.end(),
+                     [&](const auto& own) { return to_address(own.address) == address; });
+}
+
+/// As a handle says it.
+uint8_t handle_place(std::span<const lyre_port> ports, const Address& address) {
+  const size_t count = std::min<size_t>(ports.size(), kRailsMax);
+  for (size_t i = 0; !is_none(address) && i < count; ++i) {
+    if (has_address(ports[i], address)) return static_cast<uint8_t>(i + 1);
+  }
+  return 0;
+}
+
+// The peer's port that was asked for comes first, as in PXN: the rail is changed inside a host.
+void put_same_place_first(std::span<RailPair> pairs, std::span<const Address> remotes) {
+  const auto end = std::stable_partition(pairs.begin(), pairs.end(),
+                                         [](const RailPair& pair) { return pair.is_same_place; });
+  const auto turn = [&](const RailPair& pair) {
+    return std::find(remotes.begin(), remotes.end(), pair.remote);
+  };
+  std::stable_sort(pairs.begin(), end,
+                   [&](const RailPair& a, const RailPair& b) { return turn(a) < turn(b); });
+}
+
 }  // namespace
 
 std::vector<RailPair> rail_pairs(std::span<const lyre_port> ports, size_t first,
-                                 std::span<const Address> remotes) {
+                                 std::span<const Address> remotes, std::span<const Address> told) {
   std::vector<RailPair> pairs;
   for (size_t shift = 0; shift < remotes.size(); ++shift) {
     for (size_t i = 0; i < ports.size(); ++i) {
-      const RailPair pair{(first + i) % ports.size(), remotes[(i + shift) % remotes.size()]};
+      const Address& remote = remotes[(i + shift) % remotes.size()];
+      const size_t local = (first + i) % ports.size();
+      const RailPair pair{local, remote, is_same_place(ports, local, told, remote)};
       if (has_family_of(ports[pair.local], pair.remote)) pairs.push_back(pair);
     }
   }
-  std::stable_partition(pairs.begin(), pairs.end(), [&](const RailPair& pair) {
+  const auto far = std::stable_partition(pairs.begin(), pairs.end(), [&](const RailPair& pair) {
     return is_on_link(ports[pair.local], pair.remote);
   });
+  put_same_place_first({far, pairs.end()}, remotes);
   return pairs;
 }
 
@@ -75,6 +113,11 @@ size_t count_on_link(std::span<const lyre_port> ports, std::span<const RailPair>
     return is_on_link(ports[pair.local], pair.remote);
   };
   return static_cast<size_t>(std::find_if_not(pairs.begin(), pairs.end(), is_near) - pairs.begin());
+}
+
+size_t count_same_place(std::span<const RailPair> pairs) {
+  const auto is_other = [](const RailPair& pair) { return !pair.is_same_place; };
+  return static_cast<size_t>(std::find_if(pairs.begin(), pairs.end(), is_other) - pairs.begin());
 }
 
 std::vector<Address> beginning_with(const Address& first, std::vector<Address> addresses) {
@@ -117,6 +160,27 @@ std::array<Address, kHandleOthersMax> further_addresses(std::span<const lyre_por
     further[count++] = address_towards(ports[(own + half + i) % ports.size()], first);
   }
   return further;
+}
+
+HandlePlaces places_of(std::span<const lyre_port> ports, size_t own,
+                       const std::array<Address, kHandleOthersMax>& others) {
+  HandlePlaces places{.ports = static_cast<uint8_t>(std::min<size_t>(ports.size(), kRailsMax))};
+  places.first = handle_place(ports, address_of(ports[own]));
+  std::transform(others.begin(), others.end(), places.others.begin(),
+                 [&](const Address& other) { return handle_place(ports, other); });
+  return places;
+}
+
+std::vector<Address> told_by(const Handle& handle, std::span<const Address> remotes) {
+  std::vector<Address> told(std::min<size_t>(handle.places.ports, kRailsMax));
+  const auto tell = [&](const Address& address, size_t place) {
+    const bool is_usable = std::find(remotes.begin(), remotes.end(), address) != remotes.end();
+    if (place == 0 || place > told.size() || !is_usable || !is_none(told[place - 1])) return;
+    told[place - 1] = address;
+  };
+  tell(handle.address, handle.places.first);
+  for (size_t i = 0; i < handle.others.size(); ++i) tell(handle.others[i], handle.places.others[i]);
+  return told;
 }
 
 }  // namespace lyre::nccl_adapter

@@ -16,17 +16,28 @@ namespace lyre::nccl_adapter {
 struct RailPair {
   size_t local;  ///< index of our port
   Address remote;
-  friend bool operator==(const RailPair&, const RailPair&) = default;
+  /// Both ports have the same place, on hosts with as many ports each: where each rail is a network
+  /// of its own, only such ports reach each other.
+  bool is_same_place = false;
+  /// What is at the same place follows from both.
+  friend bool operator==(const RailPair& a, const RailPair& b) {
+    return a.local == b.local && a.remote == b.remote;
+  }
 };
 
 /// All pairs of one address family (IPv4 or IPv6), the best first: what lies in one network before
-/// what needs a router, and neighbours in the list share as few ports as possible. `first` is the
-/// port that comes first on our side, the first of `remotes` on theirs.
+/// what needs a router, of that what has the same place on two hosts with as many ports each, and
+/// neighbours in the list share as few ports as possible. `first` is the port that comes first on
+/// our side, the first of `remotes` on theirs. `told` are the peer's addresses in the order of its
+/// ports, kRailsMax at most, all zeros where one is not known; empty: none is.
 std::vector<RailPair> rail_pairs(std::span<const lyre_port> ports, size_t first,
-                                 std::span<const Address> remotes);
+                                 std::span<const Address> remotes,
+                                 std::span<const Address> told = {});
 
 /// How many of such a list, all at its front, need no router.
 size_t count_on_link(std::span<const lyre_port> ports, std::span<const RailPair> pairs);
+/// How many, all at its front, have the same place.
+size_t count_same_place(std::span<const RailPair> pairs);
 
 /// The same addresses, `first` in front and the others in the same circle; it is added where it is
 /// missing.
@@ -47,5 +58,11 @@ Address address_towards(const lyre_port& port, const Address& remote);
 /// if it has one, then other ports, in the same family if they can. All zeros: none.
 std::array<Address, kHandleOthersMax> further_addresses(std::span<const lyre_port> ports,
                                                         size_t own);
+/// The places of a handle of port `own` with these further addresses.
+HandlePlaces places_of(std::span<const lyre_port> ports, size_t own,
+                       const std::array<Address, kHandleOthersMax>& others);
+/// What a handle tells of the peer's ports, for rail_pairs(): those of `remotes` whose places it
+/// names.
+std::vector<Address> told_by(const Handle& handle, std::span<const Address> remotes);
 
 }  // namespace lyre::nccl_adapter

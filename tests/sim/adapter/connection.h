@@ -114,6 +114,7 @@ struct Host {
   enum class Daemon { kRunning, kStopped, kDead };
   size_t index = 0;
   Daemon daemon = Daemon::kRunning;
+  bool is_closed = false;  ///< no client may open the daemon's socket
   uint32_t boot = 1;
   std::vector<lyre_addr> rails;             ///< the first addresses of its ports
   std::vector<lyre_addr> second_addresses;  ///< of the same ports, IPv6; empty: they have one each

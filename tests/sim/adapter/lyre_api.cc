@@ -166,6 +166,7 @@ int lyre_context_open(const lyre_options* options, lyre_context** out) {
     lyre::nccl_adapter::sleep_ns(kLookNs);
   }
   if (host.daemon != Host::Daemon::kRunning) return fail(LYRE_E_DAEMON, "no daemon answers there");
+  if (host.is_closed) return fail(LYRE_E_PERMISSION, "Permission denied");
   auto* context = new lyre_context;
   context->host = &host;
   context->patience_ns = patience_ns;
@@ -225,7 +226,8 @@ int lyre_port_info(lyre_context* context, int index, lyre_port* out) {
   std::memcpy(port.address, context->host->rails[rail].address, sizeof(port.address));
   const bool is_one_network = network()->settings().is_one_network;
   const uint32_t ipv6_bits = is_one_network ? 48 : 64;
-  const uint32_t ipv4_bits = is_one_network ? 8 : 24;
+  const bool is_single = network()->settings().are_single_addresses;
+  const uint32_t ipv4_bits = is_single ? 32 : is_one_network ? 8 : 24;
   port.prefix_bits = port.address[0] != 0 ? ipv6_bits : ipv4_bits;
   port.speed_mbps = network()->settings().port_mbps;
   port.is_link_up = network()->wires().is_up({context->host->index, rail}) ? 1 : 0;

@@ -14,10 +14,13 @@ enum class Families { kIpv4, kIpv6, kBoth /* the IPv4 one first */ };
 struct NetworkSettings {
   size_t hosts = 2;
   size_t rails = 1;
-  bool is_routed = true;        ///< every rail reaches every other; else only its own network
-  bool is_one_network = false;  ///< of all rails: then no pair needs a router
-  int64_t delay_ns = 20 * kUs;  ///< one way; each path has its own, up to four times this
+  bool is_routed = true;              ///< every rail reaches every other; else only its own network
+  bool is_one_network = false;        ///< of all rails: then no pair needs a router
+  bool are_single_addresses = false;  ///< IPv4 addresses are /32: no prefix shows a network
+  int64_t delay_ns = 20 * kUs;        ///< one way; each path has its own, up to four times this
   uint64_t bytes_per_s = 1'000'000'000;
+  /// What starts or ends at a rail that is named here is as slow as the slower one of its two.
+  std::vector<uint64_t> rail_bytes_per_s = {};
   uint64_t host_bytes_per_s = 0;  ///< of all that a host sends; 0: no limit, as for the next two
   uint64_t flow_bytes_per_s = 0;  ///< of one connection
   /// Between two hosts. Connections 1 and 2 share one, the next have others, the rest any of them.

@@ -36,13 +36,25 @@ int64_t Wires::arrival_ns(Place from, Place to, size_t bytes, size_t fabric_path
   auto [delay, is_new] = delay_ns_.try_emplace(path, settings_.delay_ns);
   if (is_new) delay->second *= static_cast<int64_t>(1 + rng_.below(4));
   int64_t& free_ns = free_ns_[path];
-  free_ns = std::max(free_ns, events_.now_ns()) + static_cast<int64_t>(wire_ns(bytes));
+  const double slowness =
+      static_cast<double>(settings_.bytes_per_s) / static_cast<double>(bytes_per_s(from, to));
+  free_ns = std::max(free_ns, events_.now_ns()) + static_cast<int64_t>(wire_ns(bytes) * slowness);
   if (from.host == to.host) return free_ns + delay->second;
   const size_t all = bytes + kHeaderBytes;
   const int64_t sent_ns = hosts_[from.host].pass(free_ns, all, settings_.host_bytes_per_s);
   return fabric_[{from.host, to.host, fabric_path}].pass(sent_ns, all,
                                                          settings_.fabric_path_bytes_per_s) +
          delay->second;
+}
+
+uint64_t Wires::bytes_per_s(Place from, Place to) const {
+  uint64_t least = settings_.bytes_per_s;
+  for (const size_t rail : {from.rail, to.rail}) {
+    if (rail < settings_.rail_bytes_per_s.size()) {
+      least = std::min(least, settings_.rail_bytes_per_s[rail]);
+    }
+  }
+  return least;
 }
 
 double Wires::wire_ns(size_t bytes) const {

@@ -63,6 +63,8 @@ class Wires {
  private:
   using Path = std::pair<Place, Place>;
 
+  uint64_t bytes_per_s(Place from, Place to) const;
+
   NetworkSettings settings_;
   Events& events_;
   Rng& rng_;

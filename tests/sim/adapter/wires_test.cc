@@ -54,6 +54,15 @@ TEST_F(WiresTest, PacketsOfAPathFollowEachOtherAtItsRate) {
   EXPECT_EQ(static_cast<int64_t>(wires.wire_ns(940)), kMs);
 }
 
+TEST_F(WiresTest, ASlowRailSlowsWhatBeginsOrEndsThere) {
+  Wires wires =
+      make({.delay_ns = 0, .bytes_per_s = 1'000'000, .rail_bytes_per_s = {1'000'000, 100'000}});
+  const Place slow{1, 1};
+  EXPECT_EQ(wires.arrival_ns({0, 2}, slow, 940) - events_.now_ns(), 10 * kMs);
+  EXPECT_EQ(wires.arrival_ns(slow, {0, 2}, 940) - events_.now_ns(), 10 * kMs);
+  EXPECT_EQ(wires.arrival_ns({0, 2}, {1, 2}, 940) - events_.now_ns(), kMs);
+}
+
 TEST_F(WiresTest, WhatDoesNotFitTheQueueIsRefused) {
   Wires wires = make({.bytes_per_s = 1'000'000, .queue_bytes = 1'500});
   EXPECT_TRUE(wires.takes(kHere, kThere));

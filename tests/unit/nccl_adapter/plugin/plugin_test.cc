@@ -397,6 +397,17 @@ TEST_F(FirstInit, GivesUpAfterTheTimeForWhichADaemonMayBeAway) {
   EXPECT_THAT(said_, HasSubstr("cannot use the Lyre daemon at sim/0"));
 }
 
+// It waited as for a daemon that is away. That of a daemon that starts has its group in a moment.
+TEST_F(FirstInit, WaitsShortlyForThePermissionToOpenTheSocket) {
+  ::setenv("NCCL_NET", "Lyre", 1);
+  network_.start_daemon(0);
+  network_.host(0).is_closed = true;
+  EXPECT_EQ(init(), Result::kSystemError);
+  EXPECT_LT(lasted_ns_, Settings{}.resume_s * kSecond / 2);
+  while_asleep = [this] { network_.host(0).is_closed = false; };
+  EXPECT_EQ(init(), Result::kSuccess) << said_;
+}
+
 TEST_F(FirstInit, FailsAtOnceWhereNcclMayUseItsSockets) {
   start_daemon_after(5 * kSecond);
   EXPECT_EQ(init(), Result::kSystemError);

@@ -14,6 +14,7 @@ Handle sample() {
   handle.pid = 1234;
   handle.nonce.fill(0xab);
   handle.others[1].fill(0x20);
+  handle.places = {.first = 2, .others = {2, 6}, .ports = 8};
   handle.host = "node7";
   return handle;
 }
@@ -25,11 +26,28 @@ TEST(Handle, SurvivesTheExchange) {
   ASSERT_EQ(decode(buffer, &out), HandleFault::kNone);
   EXPECT_EQ(out.address, sample().address);
   EXPECT_EQ(out.others, sample().others);
+  EXPECT_EQ(out.places, sample().places);
   EXPECT_EQ(out.port, 4711);
   EXPECT_EQ(out.pid, 1234u);
   EXPECT_EQ(out.nonce, sample().nonce);
   EXPECT_EQ(out.host, "node7");
   EXPECT_EQ(get_connect_note(buffer), 0u);
+}
+
+// Older plugins write zeros there, and do not read them.
+TEST(Handle, PlacesAreInTwoBytesThatWereUnused) {
+  constexpr size_t kAt = 14;
+  Buffer buffer;
+  encode(sample(), buffer);
+  EXPECT_EQ(buffer[kAt], 0x22);
+  EXPECT_EQ(buffer[kAt + 1], 0x86);
+  Handle old = sample();
+  old.places = {};
+  encode(old, buffer);
+  EXPECT_EQ(buffer[kAt] | buffer[kAt + 1], 0);
+  Handle out = sample();
+  ASSERT_EQ(decode(buffer, &out), HandleFault::kNone);
+  EXPECT_EQ(out.places, HandlePlaces{});
 }
 
 TEST(Handle, TheConnectNoteChangesNothingElse) {

@@ -202,11 +202,14 @@ TEST_F(LaneInAWorld, ThatIsWantedAgainBeginsWhereItsSessionIs) {
 TEST_F(LaneInAWorld, ForgetsHowOftenItWasSlowWhenItWasNotForLong) {
   attach();
   lane_.replaced = 6;
+  lane_.slow_again = 3;
   lane_.replace_ns = events_.now_ns() + kSlowPauseNsMax;
   lane_.forgive(lane_.replace_ns + kSlowForgetNs, true);
   EXPECT_EQ(lane_.replaced, 6u);
+  EXPECT_EQ(lane_.slow_again, 3u);
   lane_.forgive(lane_.replace_ns + kSlowForgetNs + 1, true);
   EXPECT_EQ(lane_.replaced, 0u);
+  EXPECT_EQ(lane_.slow_again, 0u);
 }
 
 TEST_F(LaneInAWorld, CountsTheStreamsThatWereMadeAgain) {

@@ -70,6 +70,79 @@ TEST(RailPairs, BeginWithThePeersPortThatWasAskedFor) {
   EXPECT_EQ(beginning_with(asked_for, {told[0]}), (std::vector<Address>{asked_for, told[0]}));
 }
 
+/// 10.HOST.RAIL.1, which no prefix joins.
+std::vector<lyre_port> single_addresses(uint8_t host, uint8_t count) {
+  std::vector<lyre_port> ports;
+  for (uint8_t rail = 0; rail < count; ++rail) ports.push_back(port(ipv4(10, host, rail, 1), 32));
+  return ports;
+}
+
+Handle handle_of(std::span<const lyre_port> ports, size_t own) {
+  Handle handle;
+  handle.address = address_of(ports[own]);
+  handle.others = further_addresses(ports, own);
+  handle.places = places_of(ports, own, handle.others);
+  return handle;
+}
+
+TEST(RailPairs, BeginWithTheSamePlaceWhereNoPrefixShowsANetwork) {
+  const std::vector<lyre_port> here = single_addresses(1, 8);
+  const std::vector<lyre_port> there = single_addresses(2, 8);
+  std::vector<Address> told;
+  for (const lyre_port& remote : there) told.push_back(address_of(remote));
+  for (size_t chosen = 0; chosen < 8; ++chosen) {
+    const Handle handle = handle_of(there, chosen);
+    const std::vector<Address> named = {handle.address, handle.others[0], handle.others[1]};
+    const std::vector<RailPair> first = rail_pairs(here, 0, named, told_by(handle, named));
+    EXPECT_EQ(first.front(), (RailPair{chosen, told[chosen]})) << chosen;
+    EXPECT_EQ(count_same_place(first), 3u) << chosen;
+    const std::vector<RailPair> all =
+        rail_pairs(here, 0, beginning_with(handle.address, told), told);
+    ASSERT_EQ(all.size(), 64u);
+    EXPECT_EQ(count_same_place(all), 8u) << chosen;
+    for (size_t i = 0; i < 8; ++i) EXPECT_EQ(all[i].local, (chosen + i) % 8) << chosen;
+  }
+}
+
+TEST(RailPairs, KeepTheirOrderWhereThePeerHasMorePortsOrDoesNotSayWhich) {
+  const std::vector<lyre_port> here = single_addresses(1, 2);
+  const std::vector<lyre_port> there = single_addresses(2, 4);
+  Handle handle = handle_of(there, 1);
+  const std::vector<Address> named = {handle.address, handle.others[0], handle.others[1]};
+  EXPECT_EQ(rail_pairs(here, 0, named, told_by(handle, named)), rail_pairs(here, 0, named));
+  std::vector<Address> told;
+  for (const lyre_port& remote : there) told.push_back(address_of(remote));
+  const std::vector<RailPair> all = rail_pairs(here, 0, told, told);
+  EXPECT_EQ(all, rail_pairs(here, 0, told));
+  EXPECT_EQ(count_same_place(all), 0u);
+  handle.places = {};
+  EXPECT_EQ(rail_pairs(here, 0, named, told_by(handle, named)), rail_pairs(here, 0, named));
+}
+
+TEST(RailPairs, OneNetworkComesBeforeTheSamePlace) {
+  const lyre_port ports[] = {port(ipv4(10, 0, 0, 1), 24), port(ipv4(10, 0, 1, 1), 24)};
+  const Address told[] = {ipv4(10, 0, 1, 2), ipv4(10, 0, 0, 2)};
+  EXPECT_EQ(rail_pairs(ports, 0, told, told), rail_pairs(ports, 0, told));
+}
+
+TEST(Addresses, AHandleSaysWhereTheirPortsAre) {
+  const std::vector<lyre_port> ports = single_addresses(1, 8);
+  EXPECT_EQ(handle_of(ports, 5).places, (HandlePlaces{.first = 6, .others = {2, 3}, .ports = 8}));
+  const lyre_port both[] = {port_of_both(1), port_of_both(3)};
+  EXPECT_EQ(handle_of(both, 1).places, (HandlePlaces{.first = 2, .others = {2, 1}, .ports = 2}));
+  EXPECT_EQ(handle_of({both, 1}, 0).places,
+            (HandlePlaces{.first = 1, .others = {1, 0}, .ports = 1}));
+  // Of the two families of one port the one that is used.
+  const Handle handle = handle_of(both, 1);
+  EXPECT_EQ(told_by(handle, std::vector{ipv6(3)}), (std::vector<Address>{Address{}, ipv6(3)}));
+}
+
+TEST(Addresses, AHandleThatNamesPlacesWithoutPortsTellsNothing) {
+  Handle handle = handle_of(single_addresses(1, 2), 1);
+  handle.places = {.first = 15, .others = {15, 15}, .ports = 1};
+  EXPECT_EQ(told_by(handle, std::vector{handle.address}), std::vector<Address>(1));
+}
+
 TEST(RailPairs, FamiliesAreNotOneNetwork) {
   // A network of IPv6 that contains every address, and one of IPv4 elsewhere.
   lyre_port far = port_of_both(1);
