@@ -12,6 +12,7 @@
 #include "daemon/base/daemon_limits.h"
 #include "daemon/base/preferred_node.h"
 #include "daemon/config/config_domains.h"
+#include "daemon/memory/region_window.h"
 #include "stack/base/check.h"
 #include "stack/ip/route_table.h"
 
@@ -323,6 +324,7 @@ void Assembly::make_registry() {
 }
 
 PortMapping Assembly::port_mapping() {
+  static_assert(RegionWindow::kAlignment % io::kRegionWindowPageBytes == 0);
   return {.map =
               [this](const uint8_t* base, uint64_t bytes, uint64_t page_bytes) {
                 const Status mapped = backend_->map_for_ports({base, bytes, page_bytes});
@@ -333,7 +335,9 @@ PortMapping Assembly::port_mapping() {
           .unmap =
               [this](const uint8_t* base, uint64_t bytes) {
                 backend_->unmap_for_ports({base, bytes});
-              }};
+              },
+          .set_window =
+              [this](std::span<const uint8_t> window) { backend_->set_region_window(window); }};
 }
 
 void Assembly::make_control(const ControlThread& control) {

@@ -59,6 +59,7 @@ Status RegionRegistry::open_window() {
   auto window = RegionWindow::reserve();
   if (!window.ok()) return window.error();
   window_ = std::move(*window);
+  if (ports_.set_window) ports_.set_window(window_->addresses());
   return Ok{};
 }
 

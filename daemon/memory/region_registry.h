@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,10 +28,12 @@ struct RegionAnswer {
 };
 
 /// What the ports do with client memory before and after the workers use it: mapping for DMA takes
-/// long, so it is done before a worker needs it. Either function may be empty. Thread: any.
+/// long, so it is done before a worker needs it. Each function may be empty. Thread: any.
 struct PortMapping {
   std::function<void(const uint8_t* base, uint64_t bytes, uint64_t page_bytes)> map;
   std::function<void(const uint8_t* base, uint64_t bytes)> unmap;
+  /// Where registered memory will lie: once, before the first map(). Thread: the control thread.
+  std::function<void(std::span<const uint8_t> window)> set_window = {};
 };
 
 /// How much of the daemon's registered memory one client may have, and all clients of one uid

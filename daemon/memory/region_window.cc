@@ -17,7 +17,6 @@ namespace {
 /// Addresses for the registered memory of all clients: far more than a machine has memory.
 constexpr uint64_t kWindowBytes = uint64_t{1} << 40;
 constexpr uint64_t kWindowBytesMin = uint64_t{1} << 34;
-constexpr uint64_t kWindowAlignment = uint64_t{1} << 30;
 
 /// The window of the signal handler.
 std::atomic<RegionWindow*> g_window{nullptr};
@@ -59,8 +58,9 @@ Result<std::unique_ptr<RegionWindow>> RegionWindow::reserve(uint64_t page_bytes)
   if (base == MAP_FAILED) return errno_error("no addresses for clients' memory");
   window->begin_ = reinterpret_cast<uint64_t>(base);
   window->bytes_ = bytes;
-  const uint64_t first = (window->begin_ + kWindowAlignment - 1) & ~(kWindowAlignment - 1);
-  window->free_.emplace(first, window->begin_ + bytes - first);
+  window->first_ = (window->begin_ + kAlignment - 1) & ~(kAlignment - 1);
+  window->last_ = (window->begin_ + bytes) & ~(kAlignment - 1);
+  window->free_.emplace(window->first_, window->last_ - window->first_);
   RegionWindow* none = nullptr;
   // A process has one registry of regions, which makes one window.
   LYRE_CHECK(g_window.compare_exchange_strong(none, window.get()));

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 
 #include "stack/base/page_size.h"
 #include "stack/base/result.h"
@@ -25,6 +26,9 @@ namespace lyre {
 /// mappings end with this object. A process has one such object.
 class RegionWindow {
  public:
+  /// Of addresses(): they begin and end at multiples of it.
+  static constexpr uint64_t kAlignment = uint64_t{1} << 30;
+
   /// Reserves addresses, which costs no memory, and catches SIGBUS from then on.
   /// `page_bytes`: the smallest pages that can be mapped. Fails: the system gives no such range.
   static Result<std::unique_ptr<RegionWindow>> reserve(uint64_t page_bytes = system_page_bytes());
@@ -44,6 +48,11 @@ class RegionWindow {
   Status guard(const uint8_t* base, uint64_t bytes);
   /// REQUIRES: `base` is guarded.
   void unguard(const uint8_t* base);
+
+  /// All addresses that map() gives out.
+  std::span<const uint8_t> addresses() const {
+    return {reinterpret_cast<const uint8_t*>(first_), last_ - first_};
+  }
 
   /// A mapping that lost pages and reads as zeros since then, each once; nullptr: none.
   uint8_t* take_faulted();
@@ -70,6 +79,8 @@ class RegionWindow {
   uint64_t page_bytes_;
   uint64_t begin_ = 0;
   uint64_t bytes_ = 0;
+  uint64_t first_ = 0;                 ///< the part of it that is used
+  uint64_t last_ = 0;                  ///< its end
   std::map<uint64_t, uint64_t> free_;  ///< begin to bytes; neighbours are merged
   std::array<Slot, worker::kRegionsMax> slots_;
   uint32_t mapped_count_ = 0;

@@ -20,6 +20,9 @@ namespace lyre::io {
 /// Pieces of client memory that can be in the ports of one worker at once.
 inline constexpr uint32_t kPiecesInPortsMax = 16384;
 
+/// A region window begins and ends at multiples of it: the page sizes of region memory divide it.
+inline constexpr uint64_t kRegionWindowPageBytes = uint64_t{1} << 30;
+
 /// The packet memory of one worker.
 struct MemoryOptions {
   uint32_t rx_slots = 8192;          ///< packets in the receive pool
@@ -176,6 +179,10 @@ class Backend {
   /// `memories` come from make_memory().
   virtual Result<std::unique_ptr<Port>> open_port(const PortOptions& options,
                                                   std::span<PacketMemory* const> memories) = 0;
+  /// Addresses in which only client memory will lie. The caller keeps them reserved until it has
+  /// unmapped all of that for the ports. A backend may tell drivers of them as a whole; memory
+  /// elsewhere can be mapped as well. REQUIRES: none of it is mapped yet.
+  virtual void set_region_window(std::span<const uint8_t> /*window*/) {}
   /// Maps client memory for the ports' DMA before workers use it, because mapping may be slow:
   /// their PacketMemory::add_region() then returns at once. REQUIRES: the memory is mapped for
   /// writing, and no other thread of this process accesses it yet. Thread: any. Fails: workers copy

@@ -2,6 +2,7 @@
 
 #include <linux/vfio.h>
 #include <rte_dev.h>
+#include <rte_errno.h>
 #include <rte_memory.h>
 #include <rte_vfio.h>
 #include <sys/ioctl.h>
@@ -12,6 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "stack/io/backend.h"
+
 namespace lyre::io::dpdk {
 namespace {
 
@@ -20,12 +23,21 @@ constexpr const char* kDriverRefuses = "the driver does not take the memory";
 
 uint64_t address(const uint8_t* base) { return reinterpret_cast<uint64_t>(base); }
 
+/// Why DPDK did not register an area.
+Error area_error() {
+  if (rte_errno != ENOSPC) {
+    return Error{rte_errno, std::string(kDriverRefuses) + ": " + rte_strerror(rte_errno)};
+  }
+  return Error{ENOSPC, std::string(kDriverRefuses) + ": all of DPDK's " +
+                           std::to_string(RTE_MAX_MEMSEG_LISTS) +
+                           " places for memory are taken; a worker has four, an attachment one"};
+}
+
 /// Maps memory in the container that all VFIO devices of the process share, at its own addresses.
 /// DPDK's call for that (rte_vfio_container_dma_map()) has a table of 256 entries. When it is full,
 /// also a removal can fail, and a mapping of addresses that are still mapped says that it is done:
-/// a device would read the pages that were there before. A mapping through the device needs
-/// registration as external memory, of which a process can have about 127. The kernel allows 65,535
-/// mappings (dma_entry_limit of vfio_iommu_type1), and refuses one over another.
+/// a device would read the pages that were there before. The kernel allows 65,535 mappings
+/// (dma_entry_limit of vfio_iommu_type1), and refuses one over another.
 Status map_in_container(const uint8_t* base, size_t bytes) {
   vfio_iommu_type1_dma_map request{};
   request.argsz = sizeof request;
@@ -59,14 +71,61 @@ void DmaMap::unmap_by_driver(const Range& range, rte_device* device) {
   rte_dev_dma_unmap(device, base, address(range.base), range.bytes);
 }
 
-Status DmaMap::map_for_driver(Range& range, rte_device* device) {
-  void* base = const_cast<uint8_t*>(range.base);
-  if (!range.is_registered) {
-    if (rte_extmem_register(base, range.bytes, nullptr, 0, range.page_bytes) != 0) {
-      return Error{ENOMEM, kDriverRefuses};
-    }
-    range.is_registered = true;
+/// An area is bookkeeping: DPDK maps, pins and reads nothing of external memory that is no heap.
+/// rte_dev_dma_map() takes any range of an area. mlx5 takes an address in an area for one that DPDK
+/// allocated (mlx5_mem_is_rte()), so nothing of the process's own may lie there. For an address
+/// that it was not told of, it would map the whole area (mlx5_mr_create_primary()): ports read only
+/// memory that all of them were told of.
+DmaMap::Area DmaMap::area_of(const Range& range) const {
+  const uint64_t begin = address(window_.data());
+  const uint64_t offset = address(range.base) - begin;
+  const bool is_inside = address(range.base) >= begin && offset < window_.size() &&
+                         range.bytes <= window_.size() - offset;
+  if (!is_inside) return {range.base, range.bytes, range.page_bytes};
+  return {window_.data(), window_.size(), kRegionWindowPageBytes};
+}
+
+Status DmaMap::register_area(Range& range) {
+  if (range.is_registered) return Ok{};
+  const Area area = area_of(range);
+  const std::lock_guard lock(areas_mutex_);
+  uint32_t& users = area_users_[area.base];
+  void* base = const_cast<uint8_t*>(area.base);
+  if (users == 0 && rte_extmem_register(base, area.bytes, nullptr, 0, area.page_bytes) != 0) {
+    area_users_.erase(area.base);
+    return area_error();
   }
+  ++users;
+  range.is_registered = true;
+  return Ok{};
+}
+
+void DmaMap::unregister_area(Range& range) {
+  range.is_registered = false;
+  const Area area = area_of(range);
+  const std::lock_guard lock(areas_mutex_);
+  const auto known = area_users_.find(area.base);
+  if (--known->second > 0) return;
+  area_users_.erase(known);
+  rte_extmem_unregister(const_cast<uint8_t*>(area.base), area.bytes);
+}
+
+void DmaMap::hold_window() {
+  if (driver_devices_.empty() || window_.empty()) return;
+  held_window_.base = window_.data();
+  held_window_.bytes = window_.size();
+  held_window_.page_bytes = kRegionWindowPageBytes;
+  static_cast<void>(register_area(held_window_));  // the first region says why
+}
+
+void DmaMap::set_window(std::span<const uint8_t> window) {
+  window_ = window;
+  hold_window();
+}
+
+Status DmaMap::map_for_driver(Range& range, rte_device* device) {
+  if (Status known = register_area(range); !known) return known;
+  void* base = const_cast<uint8_t*>(range.base);
   if (rte_dev_dma_map(device, base, address(range.base), range.bytes) == 0) return Ok{};
   return Error{ENOMEM, kDriverRefuses};
 }
@@ -92,12 +151,10 @@ void DmaMap::unmap_vfio(Range& range) {
 }
 
 void DmaMap::unmap(Range& range) {
-  void* base = const_cast<uint8_t*>(range.base);
   unmap_vfio(range);
   if (!range.is_registered) return;
   for (rte_device* device : driver_devices_) unmap_by_driver(range, device);
-  rte_extmem_unregister(base, range.bytes);
-  range.is_registered = false;
+  unregister_area(range);
 }
 
 Status DmaMap::map_for(Range& range, rte_device* device, Reach reach) {
@@ -123,6 +180,7 @@ Status DmaMap::add_device(rte_device* device, Reach reach) {
     ++vfio_devices_;
   } else {
     driver_devices_.push_back(device);
+    hold_window();
   }
   for (auto& [start, range] : ranges_) {
     if (!range.status.ok()) continue;
@@ -153,6 +211,7 @@ void DmaMap::remove_device(rte_device* device, Reach reach) {
   }
   driver_devices_.erase(std::remove(driver_devices_.begin(), driver_devices_.end(), device),
                         driver_devices_.end());
+  if (driver_devices_.empty() && held_window_.is_registered) unregister_area(held_window_);
 }
 
 Status DmaMap::make_reachable(Range& range) {

@@ -54,6 +54,10 @@ class DmaMap {
   void remove_device(rte_device* device, Reach reach);
   /// Thread: the control thread, before any worker runs.
   void set_physical_addresses(bool is_physical) { is_physical_ = is_physical; }
+  /// As Backend::set_region_window(). DPDK has RTE_MAX_MEMSEG_LISTS places for areas of memory:
+  /// what lies in the window shares one, and other memory takes one each.
+  /// That one is taken while a device needs areas: other memory could take them all.
+  void set_window(std::span<const uint8_t> window);
 
   /// Memory that ports need, or whose data can be copied instead.
   enum class Need : uint8_t { kRequired, kOptional };
@@ -76,10 +80,20 @@ class DmaMap {
     Need need = Need::kOptional;
     uint32_t users = 1;
     bool is_in_vfio = false;     ///< in the container that all VFIO devices of the process share
-    bool is_registered = false;  ///< as external memory with DPDK, as other drivers require
+    bool is_registered = false;  ///< its area, with DPDK
     Status status = Ok{};        ///< whether devices can access it
     PinnedPages pages = {};      ///< with physical addresses
   };
+  /// What DPDK knows as external memory, as drivers other than those of VFIO require.
+  struct Area {
+    const uint8_t* base = nullptr;
+    size_t bytes = 0;
+    size_t page_bytes = 0;
+  };
+  Area area_of(const Range& range) const;
+  void hold_window();
+  Status register_area(Range& range);
+  void unregister_area(Range& range);
   Status make_reachable(Range& range);
   Status map(Range& range);
   void unmap(Range& range);
@@ -97,12 +111,18 @@ class DmaMap {
   /// One removal by a driver at a time: mlx5_common_dev_dma_unmap() changes the driver's list under
   /// a lock that readers share. Its additions take that lock for themselves. Taken last.
   std::mutex driver_mutex_;
+  /// Of area_users_; held while DPDK registers an area. Taken last.
+  std::mutex areas_mutex_;
   /// Of ranges_, its list, users and status, and of pools_only_devices_.
   std::mutex mutex_;
   bool is_physical_ = false;
   uint32_t vfio_devices_ = 0;
   uint32_t pools_only_devices_ = 0;
   std::vector<rte_device*> driver_devices_;
+  std::span<const uint8_t> window_;
+  Range held_window_;  ///< mapped for no device
+  /// By base of a registered area: the ranges in it.
+  std::unordered_map<const uint8_t*, uint32_t> area_users_;
   /// By base. Workers look as well, at each change of a region.
   std::unordered_map<const uint8_t*, Range> ranges_;
 };

@@ -4,6 +4,7 @@
 #include <rte_lcore.h>
 
 #include <cerrno>
+#include <span>
 #include <string>
 
 #include "stack/io/dpdk/dma_map.h"
@@ -50,6 +51,7 @@ class EalEnvironment final : public Backend {
     return EthernetPort::open(options, dma_map_, own);
   }
 
+  void set_region_window(std::span<const uint8_t> window) override { dma_map_.set_window(window); }
   Status map_for_ports(const RegionMemory& memory) override {
     return dma_map_.add(memory.base, memory.bytes, memory.page_bytes);
   }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -42,14 +43,18 @@ class SlowlyPinningBackend : public SimBackend {
   struct Gate {
     std::atomic<bool> is_pinning{false};
     std::atomic<bool> is_open{false};
+    std::atomic<bool> is_in_window{false};  ///< the large memory
     void open() {
       is_open = true;
       is_open.notify_all();
     }
   };
   SlowlyPinningBackend(Ports& ports, Gate& gate) : SimBackend(ports), gate_(gate) {}
+  void set_region_window(std::span<const uint8_t> window) override { window_ = window; }
   Status map_for_ports(const io::RegionMemory& memory) override {
     if (memory.bytes < kLargeBytes) return Ok{};
+    const uint8_t* end = window_.data() + window_.size();
+    gate_.is_in_window = memory.base >= window_.data() && memory.base + memory.bytes <= end;
     gate_.is_pinning = true;
     gate_.is_pinning.notify_all();
     gate_.is_open.wait(false);
@@ -58,6 +63,7 @@ class SlowlyPinningBackend : public SimBackend {
 
  private:
   Gate& gate_;
+  std::span<const uint8_t> window_;
 };
 
 class SparseMemory {
@@ -230,6 +236,7 @@ TEST_F(LargeMemoryTest, AClientHasNoMoreThanThat) {
     const SparseMemory small(kSmallBytes);
     Client owner(socket());
     lyre_region* region = owner.register_all(large);
+    EXPECT_TRUE(gate_.is_in_window) << "the ports know where registered memory lies";
     lyre_region* refused = nullptr;
     EXPECT_EQ(lyre_register(owner.get(), small.data(), small.bytes(), &refused), 0);
     const char* why = "";

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -63,6 +64,35 @@ TEST_F(RegionRegistryTest, EndsWhileAPortWouldGoFirst) {
   registry_.reset();
   EXPECT_EQ(maps_, 0);
   EXPECT_EQ(unmaps_, 1);
+}
+
+// A driver with few places for memory is told of all addresses before the first memory in them.
+TEST(RegionRegistryPorts, KnowWhereMemoryWillLie) {
+  std::vector<std::span<const uint8_t>> windows;
+  std::vector<const uint8_t*> mapped;
+  RegionRegistry registry(
+      1, {.bytes_per_context_max = uint64_t{1} << 40},
+      {.map =
+           [&](const uint8_t* base, uint64_t, uint64_t) {
+             EXPECT_EQ(windows.size(), 1u);
+             mapped.push_back(base);
+           },
+       .unmap = [](const uint8_t*, uint64_t) {},
+       .set_window = [&](std::span<const uint8_t> window) { windows.push_back(window); }},
+      [](uint32_t, const worker::Command&) {});
+  registry.set_owner(0, 7);
+  for (int i = 0; i < 2; ++i) {
+    OwnedFd file(::memfd_create("lyre-test", MFD_CLOEXEC));
+    const size_t bytes = system_page_bytes();
+    ASSERT_EQ(::ftruncate(file.get(), static_cast<off_t>(bytes)), 0);
+    ASSERT_TRUE(registry.add(0, {std::move(file), 0, bytes, bytes}).ok());
+  }
+  ASSERT_EQ(windows.size(), 1u);
+  ASSERT_EQ(mapped.size(), 2u);
+  for (const uint8_t* base : mapped) {
+    EXPECT_GE(base, windows[0].data());
+    EXPECT_LT(base, windows[0].data() + windows[0].size());
+  }
 }
 
 // A client that registered and deregistered in turn had the daemon hold any number of descriptors,

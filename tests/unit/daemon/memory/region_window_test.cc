@@ -59,6 +59,20 @@ TEST_F(RegionWindowTest, NeighboursLieSideBySideAndAddressesAreUsedAgain) {
   EXPECT_EQ(window->mapped_count(), 2u);
 }
 
+/// A driver that is told of the window as a whole takes whole pages of it.
+TEST_F(RegionWindowTest, TellsWholePagesThatHaveAllOfIt) {
+  const auto all = window->addresses();
+  EXPECT_GT(all.size(), 0u);
+  EXPECT_EQ(all.size() % RegionWindow::kAlignment, 0u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(all.data()) % RegionWindow::kAlignment, 0u);
+  const OwnedFd file = memory_of(kWindowPage, 1);
+  const uint8_t* base = map(file, kWindowPage);
+  EXPECT_GE(base, all.data());
+  EXPECT_LE(base + kWindowPage, all.data() + all.size());
+  auto rest = window->map(file.get(), 0, all.size(), kWindowPage);
+  EXPECT_FALSE(rest.ok()) << "it has a page less";
+}
+
 /// As a system with pages of 64 KiB: what is no whole page there is an error, not the daemon's end.
 TEST(RegionWindowPages, AreThoseOfTheSystem) {
   constexpr uint64_t kLarge = 65536;
