@@ -135,7 +135,7 @@ Status Predecessor::hand_over() {
   const Nanos begin = monotonic_now();
   parts_.assembly.threads().call_clients(true);
   parts_.keep_alive();
-  Status left = leave();
+  Status left = leave(begin + parts_.pause_max);
   pause_ = monotonic_now() - begin;
   if (left.ok()) return left;
   const Error reason = explain(left.error());  // the ports are free only when it has ended
@@ -189,7 +189,7 @@ bool Predecessor::is_registering() {
          parts_.assembly.registry().regions().is_registering();
 }
 
-Status Predecessor::leave() {
+Status Predecessor::leave(Nanos deadline) {
   record::Writer records;
   std::vector<int> descriptors;
   write_state(records, descriptors);
@@ -197,13 +197,13 @@ Status Predecessor::leave() {
   parts_.assembly.ports().close(ports_with(PortHandover::kClosed, parts_.config),
                                 parts_.keep_alive);
   if (Status sent = link_->send(UpgradeStep::kPortsClosed); !sent.ok()) return sent;
-  return await_taken_over();
+  return await_taken_over(deadline);
 }
 
-Status Predecessor::await_taken_over() {
-  const Nanos deadline = monotonic_now() + kUpgradeOfPorts;
+Status Predecessor::await_taken_over(Nanos deadline) {
   for (;;) {
-    const auto taken = link_->expect(UpgradeStep::kTakenOver, kUpgradeSign);
+    const Nanos left = later(deadline - monotonic_now(), nanos(0));
+    const auto taken = link_->expect(UpgradeStep::kTakenOver, earlier(left, kUpgradeSign));
     if (taken.ok()) return Ok{};
     if (taken.error().code != ETIMEDOUT || monotonic_now() >= deadline) return taken.error();
     parts_.keep_alive();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "daemon/assembly.h"
+#include "daemon/base/daemon_limits.h"
 #include "daemon/config/config.h"
 #include "daemon/control/control_server.h"
 #include "daemon/control/reply_taker.h"
@@ -36,6 +37,7 @@ class Predecessor {
     std::function<void()> keep_alive;  ///< called while ports are closed and opened
     /// The process of this pid serves: this one has to end at once, and must not touch anything.
     std::function<void(pid_t)> on_replaced;
+    Nanos pause_max = kUpgradePause;  ///< how long the workers may stand still
   };
 
   Predecessor(boost::asio::io_context& io, Parts parts);
@@ -60,8 +62,8 @@ class Predecessor {
   bool settle_workers();
   bool is_quiet();
   bool is_registering();
-  Status leave();
-  Status await_taken_over();
+  Status leave(Nanos deadline);
+  Status await_taken_over(Nanos deadline);
   void write_state(record::Writer& records, std::vector<int>& descriptors);
   void go_on();
   Error explain(const Error& error);

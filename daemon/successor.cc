@@ -52,7 +52,7 @@ Status Successor::await_ports() {
   }
   heritage_.secret = registry_.secret;
   heritage_.verified_addresses = registry_.verified_addresses;
-  const auto free = link_.expect(UpgradeStep::kPortsClosed, kUpgradeOfPorts);
+  const auto free = link_.expect(UpgradeStep::kPortsClosed, kUpgradePortsClosed);
   return free.ok() ? Status(Ok{}) : free.error();
 }
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "libclient/clock.h"
 #include "libclient/errors.h"
@@ -184,6 +185,12 @@ int send_and_receive(int socket, const Request& request, Reply& reply, Heard& he
   return code;
 }
 
+/// `text` is that of a Goodbye before the attach.
+int fail_refused(const char* text) {
+  const bool is_stranger = std::string_view(text).starts_with(channel::kNoMember);
+  return fail(is_stranger ? LYRE_E_PERMISSION : LYRE_E_DAEMON, "the daemon refused: %s", text);
+}
+
 /// Checks that `reply`, of which so many bytes came, is of `type` and whole. A goodbye is an answer
 /// too.
 template <typename Reply>
@@ -202,7 +209,7 @@ int check_answer(Reply& reply, size_t received, channel::Control type) {
     channel::Goodbye goodbye;
     std::memcpy(static_cast<void*>(&goodbye), &reply, sizeof goodbye);
     goodbye.text[sizeof goodbye.text - 1] = '\0';
-    return fail(LYRE_E_DAEMON, "the daemon refused: %s", goodbye.text);
+    return fail_refused(goodbye.text);
   }
   if (reply.header.type != type || received != sizeof reply) {
     return fail(LYRE_E_VERSION, "the daemon's answer has %zu bytes of type %u", received,

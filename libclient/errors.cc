@@ -107,9 +107,9 @@ const char* lyre_strerror(int code) {
     case LYRE_E_INVALID:
       return "an argument is wrong";
     case LYRE_E_DAEMON:
-      return "no daemon there, or it died";
+      return "no daemon there, it died, did not answer, or takes no client now";
     case LYRE_E_PERMISSION:
-      return "the daemon's socket may not be opened by this user";
+      return "this user may not open the daemon's socket, or is no member of its domain";
     case LYRE_E_VERSION:
       return "daemon and library speak different versions";
     case LYRE_E_NOTCONNECTED:

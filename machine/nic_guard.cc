@@ -42,8 +42,9 @@ std::optional<Loss> NicGuard::loss_with(const std::string& device) const {
   return std::nullopt;
 }
 
-std::vector<Loss> NicGuard::needed_interfaces() const {
-  std::vector<Loss> needed;
+const std::vector<Loss>& NicGuard::needed_interfaces() const {
+  if (needed_) return *needed_;
+  std::vector<Loss>& needed = needed_.emplace();
   for (const std::string& name : with_lower_interfaces(default_route_interfaces())) {
     needed.push_back({name, "this machine's default route"});
   }

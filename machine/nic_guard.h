@@ -17,7 +17,8 @@ struct Loss {
 };
 
 /// Finds the NICs that keep a machine reachable: nothing may take them from the kernel unasked, or
-/// logins over the network end.
+/// logins over the network end. The first question reads routes, sockets and processes, for all
+/// questions. Thread: one.
 class NicGuard {
  public:
   /// `ssh_connection` has the form of the variable SSH_CONNECTION, or is empty.
@@ -28,7 +29,7 @@ class NicGuard {
   std::optional<Loss> loss_with(const std::string& device) const;
 
  private:
-  std::vector<Loss> needed_interfaces() const;
+  const std::vector<Loss>& needed_interfaces() const;
   /// Those over which default routes leave: for each family those of the lowest metric, and of the
   /// next ones until an interface lies on a device.
   std::set<std::string> default_route_interfaces() const;
@@ -39,6 +40,7 @@ class NicGuard {
   Roots roots_;
   std::string ssh_connection_;
   std::vector<OwnAddress> own_addresses_;
+  mutable std::optional<std::vector<Loss>> needed_;  ///< once the first question was asked
 };
 
 /// "0000:00:10.0" for that, for "00:10.0" and for either with arguments behind a comma; empty when

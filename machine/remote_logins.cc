@@ -1,5 +1,7 @@
 #include "machine/remote_logins.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -13,6 +15,7 @@ namespace {
 
 constexpr uint16_t kSshPort = 22;
 constexpr std::string_view kEstablished = "01";
+constexpr std::string_view kListening = "0A";
 constexpr size_t kIpv4Hex = 8;
 constexpr size_t kIpv6Hex = 32;
 
@@ -27,25 +30,89 @@ Address address_of_socket(std::string_view text) {
   return out;
 }
 
-struct Connection {
+struct TcpSocket {
   Address own;
+  uint16_t own_port;
   Address peer;
+  std::string state;
+  std::string inode;  ///< empty: not told
 };
 
-/// Established ones to this port of the machine.
-std::vector<Connection> connections_to(const Roots& roots, uint16_t own_port) {
-  std::vector<Connection> out;
+std::vector<TcpSocket> tcp_sockets(const Roots& roots) {
+  constexpr size_t kInode = 9;
+  std::vector<TcpSocket> out;
   for (const char* file : {"/net/tcp", "/net/tcp6"}) {
     for (const std::string& line : lines(roots.proc + file)) {
       const auto parts = words(line);  // number, local, remote, state
-      if (parts.size() < 4 || parts[3] != kEstablished) continue;
+      if (parts.size() < 4) continue;
       const size_t colon = parts[1].find(':');
-      if (colon == std::string::npos || hex(parts[1].substr(colon + 1)) != own_port) continue;
-      out.push_back({address_of_socket(parts[1].substr(0, colon)),
-                     address_of_socket(parts[2].substr(0, parts[2].find(':')))});
+      if (colon == std::string::npos) continue;
+      out.push_back({.own = address_of_socket(parts[1].substr(0, colon)),
+                     .own_port = static_cast<uint16_t>(hex(parts[1].substr(colon + 1))),
+                     .peer = address_of_socket(parts[2].substr(0, parts[2].find(':'))),
+                     .state = parts[3],
+                     .inode = parts.size() > kInode ? parts[kInode] : ""});
     }
   }
   return out;
+}
+
+/// ::1 and 127.0.0.0/8.
+bool is_loopback(const Address& address) {
+  constexpr Address kIpv6{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  constexpr Address kIpv4{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127};
+  constexpr size_t kIpv4Bytes = 13;  // of the prefix, mapped
+  return address == kIpv6 || std::equal(kIpv4.begin(), kIpv4.begin() + kIpv4Bytes, address.begin());
+}
+
+/// The first word of that line of a process's status; empty without it.
+std::string status_of(const std::string& process, std::string_view name) {
+  for (const std::string& line : lines(process + "/status")) {
+    const auto parts = words(line);
+    if (parts.size() >= 2 && parts[0] == name) return parts[1];
+  }
+  return {};
+}
+
+bool is_pid(const std::string& name) {
+  return std::all_of(name.begin(), name.end(),
+                     [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+/// Any user can name a process so. The part of an SSH server that has the user's rights listens at
+/// the ports that the user forwards.
+bool is_ssh_server(const std::string& process) {
+  return first_line(process + "/comm") == "sshd" && status_of(process, "Uid:") == "0";
+}
+
+/// What the descriptors of SSH servers are, as the names of their links: "socket:[4711]".
+std::set<std::string> files_of_ssh_servers(const Roots& roots) {
+  std::set<std::string> out;
+  for (const std::string& name : entries(roots.proc)) {
+    const std::string process = roots.proc + "/" + name;
+    if (!is_pid(name) || !is_ssh_server(process)) continue;
+    for (const std::string& fd : entries(process + "/fd")) {
+      out.insert(link_name(process + "/fd/" + fd));
+    }
+  }
+  return out;
+}
+
+/// The usual one, that of `ssh_connection`, and those on which SSH servers listen. A loopback
+/// listener is that of a port or a display that root forwards.
+std::set<uint16_t> ssh_ports(const Roots& roots, const std::string& ssh_connection,
+                             const std::vector<TcpSocket>& sockets) {
+  std::set<uint16_t> ports{kSshPort};
+  const auto parts = words(ssh_connection);  // peer, its port, own address, own port
+  if (parts.size() == 4) {
+    ports.insert(static_cast<uint16_t>(std::strtoul(parts[3].c_str(), nullptr, 10)));
+  }
+  const std::set<std::string> servers = files_of_ssh_servers(roots);
+  for (const TcpSocket& socket : sockets) {
+    if (socket.state != kListening || is_loopback(socket.own)) continue;
+    if (servers.count("socket:[" + socket.inode + "]") > 0) ports.insert(socket.own_port);
+  }
+  return ports;
 }
 
 /// Between this process and the one that the SSH server started: shell, sudo, and their like.
@@ -63,11 +130,8 @@ std::string variable_of(const std::string& process, std::string_view name) {
 
 /// The number of the parent process; empty: none.
 std::string parent_of(const std::string& process) {
-  for (const std::string& line : lines(process + "/status")) {
-    const auto parts = words(line);
-    if (parts.size() == 2 && parts[0] == "PPid:") return parts[1] == "0" ? "" : parts[1];
-  }
-  return {};
+  const std::string parent = status_of(process, "PPid:");
+  return parent == "0" ? "" : parent;
 }
 
 }  // namespace
@@ -85,17 +149,12 @@ std::string ssh_connection(const Roots& roots) {
 
 std::set<std::string> login_interfaces(const Roots& roots, const std::string& ssh_connection,
                                        const std::vector<OwnAddress>& own_addresses) {
-  std::vector<Connection> logins = connections_to(roots, kSshPort);
-  const auto parts = words(ssh_connection);  // peer, its port, own address, own port
-  if (parts.size() == 4) {
-    const auto own_port = static_cast<uint16_t>(std::strtoul(parts[3].c_str(), nullptr, 10));
-    const auto more =
-        own_port == kSshPort ? std::vector<Connection>{} : connections_to(roots, own_port);
-    logins.insert(logins.end(), more.begin(), more.end());
-  }
+  const std::vector<TcpSocket> sockets = tcp_sockets(roots);
+  const std::set<uint16_t> ports = ssh_ports(roots, ssh_connection, sockets);
   const std::vector<Route> all = routes(roots);
   std::set<std::string> found;
-  for (const Connection& login : logins) {
+  for (const TcpSocket& login : sockets) {
+    if (login.state != kEstablished || ports.count(login.own_port) == 0) continue;
     for (const OwnAddress& own : own_addresses) {
       if (own.address == login.own) found.insert(own.interface);
     }

@@ -104,12 +104,16 @@ inline constexpr Nanos kSleepMax = millis(100);
 
 /// How long a new process may take to prepare what needs no port: DPDK clears all its memory.
 inline constexpr Nanos kUpgradePreparation = seconds(60);
-/// How long each of the two processes waits for the next word of the other.
+/// How long the new process waits for the old one's offer.
 inline constexpr Nanos kUpgradePatience = seconds(5);
-/// How long the old process may take to close its ports, and then the new one to open them and to
-/// map clients' memory for NICs: a reset may take seconds. While it waits, the old process tells
-/// the service manager once in kUpgradeSign that it is alive.
-inline constexpr Nanos kUpgradeOfPorts = seconds(45);
+/// How long the workers may stand still, until the new process serves: the old one closes its
+/// ports, then the new one opens them and maps clients' memory for NICs. A reset may take seconds.
+/// Clients wait for a minute. Where the new process fails, the old one opens its ports again, which
+/// comes on top. While it waits, the old process tells the service manager once in
+/// kUpgradeSign that it is alive.
+inline constexpr Nanos kUpgradePause = seconds(45);
+/// How much of that the old process may take to close its ports: the new one needs the rest.
+inline constexpr Nanos kUpgradePortsClosed = seconds(30);
 inline constexpr Nanos kUpgradeSign = seconds(1);
 /// How long a new process that has failed may take to end.
 inline constexpr Nanos kUpgradeEnd = seconds(5);

@@ -403,22 +403,43 @@ class Reader {
     }
     for (size_t i = 0; i < config_.ports.size(); ++i) {
       check_super_packets(config_.ports[i]);
+      check_beside_large_slots(config_.ports[i]);
       for (size_t earlier = 0; earlier < i; ++earlier) {
         check_distinct(config_.ports[earlier], config_.ports[i]);
       }
     }
   }
 
+  /// A packet socket takes super-packets without the key: one that an earlier release needed stays.
   void check_super_packets(const PortConfig& port) {
     const bool is_memif = port.device.starts_with("net_memif");
-    const bool is_cut_by_kernel =
-        port.device.starts_with("net_af_packet") || !port.device.starts_with("net_");
-    if (!port.has_super_packets || is_cut_by_kernel || (is_memif && port.is_trusted)) return;
+    const bool may_have_key = is_packet_socket(port) || !port.device.starts_with("net_");
+    if (!port.has_super_packets || may_have_key || (is_memif && port.is_trusted)) return;
     complain(port.lines.of("super_packets"), "port.super_packets",
              "of '" + port.name +
                  (is_memif ? "' is true without port.trusted, allowed: with trusted = true"
                            : "' is true for a device that is neither memif nor NIC, allowed: "
                              "false"));
+  }
+
+  static bool is_packet_socket(const PortConfig& port) {
+    return port.device.starts_with("net_af_packet");
+  }
+
+  /// The kernel takes no buffers of AF_XDP that are larger than a page (xdp_umem_reg()), and with
+  /// super-packets all buffers of a worker are of 16 KiB and their headers.
+  void check_beside_large_slots(const PortConfig& port) {
+    constexpr size_t kLargeSlotBytes = 16 << 10;
+    if (!port.device.starts_with("net_af_xdp") || system_page_bytes() > kLargeSlotBytes) return;
+    const auto is_large = [](const PortConfig& other) {
+      return other.has_super_packets || is_packet_socket(other);
+    };
+    if (std::none_of(config_.ports.begin(), config_.ports.end(), is_large)) return;
+    complain(
+        port.lines.of("device"), "port.device",
+        "'" + port.device + "' of '" + port.name +
+            "' is beside a port that takes packets of 64 KiB, allowed: a daemon of its own, or "
+            "net_af_packet");
   }
 
   /// What is known without the devices; PortSet looks at what the rings hold.

@@ -48,10 +48,12 @@ constexpr Key kKeys[] = {
    "group. Not used with [[domain]].",
    [](Config& c, const KeyValue& v) { c.socket_group = text(v); }},
   {"daemon", "socket_mode", KeyType::kMode, "\"0660\"", 0, 0777, "",
-   "Permissions of the control socket. Not used with [[domain]].",
+   "Permissions of the control socket. With [[domain]] sections it has 0600 whatever is said here; "
+   "another value than that and the default is an error.",
    [](Config& c, const KeyValue& v) { c.socket_mode = small(v); }},
   {"daemon", "log_level", KeyType::kChoice, "\"info\"", 0, 0, "error|warning|info|debug",
-   "Least severe messages that are logged. \"debug\" includes DPDK's own log.",
+   "Least severe messages that are logged. \"debug\" includes DPDK's own log, where the daemon "
+   "starts with it: SIGHUP changes Lyre's lines only.",
    [](Config& c, const KeyValue& v) { c.log_level = choice<LogLevel>(v); }},
 
   {"workers", "cores", KeyType::kCores, "\"auto\"", 0, 1023, "",
@@ -223,7 +225,8 @@ constexpr Key kKeys[] = {
    [](Config& c, const KeyValue& v) { c.connection.ecn = ecn(v); }},
   {"tcp", "pacing", KeyType::kFlag, "false", 0, 0, "",
    "Spread each window over its round trip. For networks with shallow queues; costs throughput "
-   "where there are none.",
+   "where there are none. A round trip below 0.2 ms is too short for it: workers send in steps of "
+   "65 us.",
    [](Config& c, const KeyValue& v) { c.connection.pacing = flag(v); }},
   {"tcp", "user_timeout_ms", KeyType::kNumber, "20000", 100, 86'400'000, "",
    "A connection whose bytes stay unacknowledged for this time ends with an error.",
@@ -281,7 +284,8 @@ constexpr Key kKeys[] = {
      c.connection.keepalive_count = static_cast<uint8_t>(small(v));
    }},
   {"tcp", "connections_max", KeyType::kNumber, "4096", 16, 1 << 20, "",
-   "Connections of each worker. The memory is reserved at the start.",
+   "Connections of each worker. The memory is reserved at the start. `lyre sessions` shows those "
+   "with the first 16384 numbers on each worker, and says how many others there are.",
    [](Config& c, const KeyValue& v) { c.connections_max = small(v); }},
 
   {"clients", "lend", KeyType::kChoice, "\"domain\"", 0, 0, "domain|uid|none",

@@ -249,7 +249,7 @@ Status ControlServer::check_member(int socket, const ClientIdentity& identity) c
   bool is_member = has(options_.uids, identity.uid);
   for (const uint32_t gid : groups_of(socket, identity)) is_member |= has(options_.gids, gid);
   if (is_member) return Ok{};
-  return Error{EPERM, "no member of the domain '" + options_.domain + "'"};
+  return Error{EPERM, std::string(channel::kNoMember) + " '" + options_.domain + "'"};
 }
 
 uint32_t ControlServer::connections_max_of(uint32_t uid) const {

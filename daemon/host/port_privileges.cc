@@ -21,9 +21,9 @@ constexpr Capabilities kPhysical =
 /// Queues and flow rules are made by the kernel's driver, which asks for these again.
 constexpr Capabilities kBifurcated = kRaw | kNetwork;
 
-/// What opens a port is kept: a device that was away is opened again. DPDK's AF_PACKET driver sets
-/// the interface's MAC address whenever it starts. AF_XDP's takes its program from the interface
-/// when the port closes.
+/// What opens a port is kept: a device that was away is opened again. A packet socket's
+/// buffers exceed net.core.rmem_max with CAP_NET_ADMIN. AF_XDP's driver takes its program from the
+/// interface when the port closes.
 Capabilities needed_by(PortKind kind) {
   switch (kind) {
     case PortKind::kPlain:

@@ -417,9 +417,11 @@ void PortSet::log() const {
     for (const Cidr& own : addresses_of(i)) {
       addresses += " " + address_text(own.address) + "/" + std::to_string(own.prefix_bits);
     }
+    const bool has_super_packets =
+        config.has_super_packets || config.device.starts_with("net_af_packet");
     spdlog::info("port {}: {} ({}), address{}, MTU {}{}, {} queue(s)", config.name, known.name,
                  known.driver, addresses, config.mtu_bytes,
-                 config.has_super_packets ? " and super-packets" : "", known.queue_count);
+                 has_super_packets ? " and super-packets" : "", known.queue_count);
     if (!ports_[i]->is_link_up()) {
       spdlog::warn("port {}: no link yet{}", config.name,
                    known.driver == "net_memif" ? kMemifEndsAgree : "");

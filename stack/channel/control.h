@@ -166,6 +166,10 @@ struct UpgradeReply {
   char release[32];   ///< of the new process
 };
 
+/// How the text of the Goodbye begins that refuses who is no member of the socket's domain. Every
+/// other reason for a Goodbye passes, or is a broken rule.
+inline constexpr char kNoMember[] = "no member of the domain";
+
 /// Why the daemon disconnects or refuses a client. A daemon that stops sends none: it hangs up.
 struct Goodbye {
   ControlHeader header;

@@ -14,7 +14,10 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 18;
+inline constexpr uint32_t kStatsVersion = 19;
+/// Between two passes of a worker over its rows, while it has work. What a worker without work
+/// wrote last is still so.
+inline constexpr int64_t kStatsPeriodNs = 50'000'000;
 
 /// A counter with one writer and any number of readers.
 class StatCounter {
@@ -44,7 +47,9 @@ static_assert(sizeof(StatCounter) == 8);
   X(tx_bytes, "bytes sent, with all headers")                                    \
   X(tx_full, "times the port took fewer packets than offered")                   \
   X(tx_dropped, "packets taken and never sent")                                  \
-  X(rx_missed, "packets received and lost for want of a buffer")                 \
+  X(rx_missed,                                                                   \
+    "packets that the driver delivered and no buffer could hold. What devices "  \
+    "lost is a counter of each port")                                            \
   X(tcp_segments_in, "TCP segments that reached a connection")                   \
   X(tcp_segments_out, "TCP segments sent")                                       \
   X(tcp_payload_in, "TCP payload bytes received in order")                       \
@@ -87,9 +92,11 @@ struct WorkerStats {
 #define LYRE_X(name, text) StatCounter name;
   LYRE_WORKER_COUNTERS(LYRE_X)
 #undef LYRE_X
-  StatCounter sessions_open;   ///< gauge
-  StatCounter rx_slots_free;   ///< gauge
-  StatCounter rx_slots_total;  ///< gauge
+  StatCounter sessions_open;         ///< gauge: with those in TIME-WAIT
+  StatCounter time_waits;            ///< gauge: connections in TIME-WAIT
+  StatCounter sessions_without_row;  ///< gauge: open connections that have no SessionRow
+  StatCounter rx_slots_free;         ///< gauge
+  StatCounter rx_slots_total;        ///< gauge
   StatCounter drops[kDropCount];
 };
 
@@ -275,7 +282,9 @@ using ClaimRow = StatsRow<ClaimView>;
   X(rx_bytes, "bytes received, with all headers")                           \
   X(tx_packets, "packets sent")                                             \
   X(tx_bytes, "bytes sent, with all headers")                               \
-  X(rx_missed, "packets received and lost for want of a buffer")            \
+  X(rx_missed,                                                              \
+    "packets that the driver delivered and no buffer could hold. What the " \
+    "device lost is a counter of its own")                                  \
   X(tx_full, "times the port took fewer packets than offered")              \
   X(tx_dropped, "packets taken and never sent")                             \
   X(tx_linearised_bytes,                                                    \

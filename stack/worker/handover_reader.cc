@@ -484,6 +484,8 @@ void HandoverReader::queue_by_age() {
 /// lost, and switches may have to learn the port of this host.
 void HandoverReader::begin(uint32_t conn) {
   parts_.lifecycle.begin_trace(conn);
+  if (!state_.has_row(conn)) ++state_.without_row;
+  if (state_.engine.state(conn) == tcp::State::kTimeWait) ++state_.time_waits;
   if (state_.engine.state(conn) != tcp::State::kClosed) {
     state_.engine.records().speak_up(conn);
     state_.transmit_queue.schedule(conn);

@@ -20,6 +20,7 @@ void InvariantChecker::check(uint32_t connections) {
   state_.accounts.check_invariants();
   check_places();
   check_sends();
+  check_gauges();
 }
 
 void InvariantChecker::check_session(uint32_t conn) const {
@@ -75,6 +76,18 @@ void InvariantChecker::check_sends() const {
     used += pieces[index];
   }
   LYRE_CHECK(used == state_.sends.used());
+}
+
+void InvariantChecker::check_gauges() const {
+  uint32_t time_waits = 0;
+  uint32_t without_row = 0;
+  for (uint32_t conn = 0; conn < state_.engine.index_bound(); ++conn) {
+    if (!state_.engine.is_open(conn)) continue;
+    time_waits += state_.engine.state(conn) == tcp::State::kTimeWait ? 1 : 0;
+    without_row += state_.has_row(conn) ? 0 : 1;
+  }
+  LYRE_CHECK(time_waits == state_.time_waits);
+  LYRE_CHECK(without_row == state_.without_row);
 }
 
 }  // namespace lyre::worker

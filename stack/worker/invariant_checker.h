@@ -19,6 +19,7 @@ class InvariantChecker {
   void check_session(uint32_t conn) const;
   void check_places() const;
   void check_sends() const;
+  void check_gauges() const;
 
   WorkerState& state_;
   uint32_t cursor_ = 0;

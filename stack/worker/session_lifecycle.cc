@@ -53,6 +53,7 @@ void SessionLifecycle::bind(uint32_t conn, const FourTuple& tuple, const ip::Rou
   opened.flow_label = flow_label_of(tuple, state_.flow_label_key);
   opened.is_local = route.is_local;
   opened.opened_at = state_.now;
+  if (!state_.has_row(conn)) ++state_.without_row;
   state_.flows.insert(tuple, conn);
   if (!state_.router.claim(tuple, claim)) state_.drop(Drop::kRedirectFull);
   const auto path = state_.path_mtus.find(tuple.remote.address, state_.now);
@@ -339,6 +340,7 @@ void SessionLifecycle::on_established(uint32_t conn) {
 void SessionLifecycle::end_in_time_wait(uint32_t conn) {
   session::Session& ended = state_.session(conn);
   ended.is_over = true;
+  ++state_.time_waits;
   ended.must_announce_end = true;
   if (ended.context != session::kNoContext) state_.notifier.mark(conn);
   queue_orphan(conn);
@@ -346,6 +348,7 @@ void SessionLifecycle::end_in_time_wait(uint32_t conn) {
 
 void SessionLifecycle::end(uint32_t conn, tcp::EndReason reason) {
   session::Session& ended = state_.session(conn);
+  if (ended.is_over) --state_.time_waits;  // only TIME-WAIT is over before CLOSED
   ended.is_over = true;
   if (ended.end_status == channel::EndStatus::kOk) ended.end_status = status_of(reason);
   trace_.end(conn);
@@ -434,6 +437,7 @@ void SessionLifecycle::release_if_done(uint32_t conn) {
   state_.timers.stop(conn);
   state_.transmit_queue.remove(conn);
   state_.release_neighbour(done);
+  if (!state_.has_row(conn)) --state_.without_row;
   state_.stats.clear_row(conn);
   state_.engine.release(conn);
   done.generation = 0;

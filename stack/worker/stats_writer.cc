@@ -32,14 +32,21 @@ void StatsWriter::write_some() {
   write_some_clients();
   if (client_cursor_ < state_.contexts.in_use().size()) return;
   if (!network_.write_some_neighbours()) return;
+  write_gauges();
   cursor_ = client_cursor_ = 0;
   due_ = state_.now + kStatsPeriod;
   is_in_pass_ = false;
-  state_.stats.worker->sessions_open.set(state_.engine.connection_count());
-  state_.stats.worker->rx_slots_free.set(state_.memory.rx_slots_free());
-  state_.stats.worker->rx_slots_total.set(state_.memory.rx_slot_count());
   write_port_counters();
   network_.write_routes();
+}
+
+void StatsWriter::write_gauges() {
+  channel::WorkerStats& shown = *state_.stats.worker;
+  shown.sessions_open.set(state_.engine.connection_count());
+  shown.time_waits.set(state_.time_waits);
+  shown.sessions_without_row.set(state_.without_row);
+  shown.rx_slots_free.set(state_.memory.rx_slots_free());
+  shown.rx_slots_total.set(state_.memory.rx_slot_count());
 }
 
 void StatsWriter::write_some_clients() {

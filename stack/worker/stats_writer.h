@@ -29,6 +29,7 @@ class StatsWriter {
 
  private:
   void write_some();
+  void write_gauges();
   void write_port_counters();
   void write_row(uint32_t conn);
   uint32_t domain_of(uint32_t context) const;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "stack/base/nanos.h"
+#include "stack/channel/stats.h"
 #include "stack/io/packet_io.h"
 
 namespace lyre::worker {
@@ -57,7 +58,7 @@ inline constexpr uint32_t kSmallPayloadBytes = 512;
 /// What a client that is gone had sent may be acknowledged for so long; its memory is kept
 /// meanwhile.
 inline constexpr Nanos kLingerMax = seconds(1);
-inline constexpr Nanos kStatsPeriod = millis(50);
+inline constexpr Nanos kStatsPeriod = nanos(channel::kStatsPeriodNs);
 /// What waits for room in a client's ring is tried again after this time, then after twice the time
 /// each: a client need not tell that it made room.
 inline constexpr Nanos kRoomRetryFirst = micros(100);

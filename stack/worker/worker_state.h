@@ -98,6 +98,10 @@ struct WorkerState {
     places.release_neighbour(accounts.user_of(sender.context));
     sender.holds_neighbour = false;
   }
+  /// Whether tools see the connection.
+  bool has_row(uint32_t conn) const {
+    return conn < stats.connection_rows && conn < stats.rows.size();
+  }
   void drop(Drop reason) { stats.worker->drops[static_cast<size_t>(reason)].add(1); }
 
   WorkerConfig config;
@@ -121,6 +125,8 @@ struct WorkerState {
   std::unique_ptr<session::Session[], void (*)(void*)> sessions;  ///< by connection index
   TransmitQueue transmit_queue;
   OrphanQueue orphans;
+  uint32_t time_waits = 0;   ///< connections in TIME-WAIT, with a client or without
+  uint32_t without_row = 0;  ///< sessions for which has_row() is false
   HalfOpenQueue half_opens;
   session::SendPieces sends;
 

@@ -123,6 +123,14 @@ class Kubernetes(unittest.TestCase):
         self.assertEqual(given["drop"], ["ALL"])
         self.assertTrue(self.pod["hostNetwork"] and self.pod["hostPID"])
 
+    # The control thread opens ports again, for up to 10 s at each attempt.
+    def test_a_port_that_is_opened_again_is_waited_for(self):
+        unit = read("config/lyred.service.in")
+        watchdog = re.search(r"^WatchdogSec=(\d+)$", unit, re.MULTILINE)[1]
+        probe = self.container("lyred")["livenessProbe"]
+        patience = probe["periodSeconds"] * probe["failureThreshold"]
+        self.assertGreaterEqual(patience, max(90, int(watchdog)))
+
     def test_the_job_has_nothing_privileged(self):
         for spec in (self.job["spec"], self.domains[1]["spec"]):
             self.assertFalse({"hostNetwork", "hostPID"} & set(spec))

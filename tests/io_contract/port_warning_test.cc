@@ -46,7 +46,7 @@ class PortWarning : public ::testing::Test {
   }
   /// What the port warns of some time later: one line.
   std::string warning() {
-    port_->look(now_ = now_ + seconds(10));
+    port_->look(now_ = now_ + seconds(60));
     EXPECT_EQ(port_->info().warning.find('\n'), std::string::npos);
     return port_->info().warning;
   }
@@ -102,7 +102,12 @@ TEST_F(PortWarning, AnInterfaceWithoutEthernetIsRefused) {
 // It had the number of before, and received nothing.
 TEST_F(PortWarning, AnInterfaceThatWasElsewhereIsAway) {
   ASSERT_TRUE(open("left"));
-  if (!run("unshare --net sleep 60 & echo $! > " + scratch_folder() + "/elsewhere; sleep 0.3")) {
+  const std::string wait_for_it =
+      "for i in $(seq 1000); do kill -0 $! || exit 1; "
+      "[ $(readlink /proc/$!/ns/net) != $(readlink /proc/self/ns/net) ] && exit 0; "
+      "sleep 0.01; done; exit 1";
+  if (!run("unshare --net sleep 60 & echo $! > " + scratch_folder() + "/elsewhere; (" +
+           wait_for_it + ")")) {
     GTEST_SKIP() << "no second network namespace";
   }
   const std::string other = "$(cat " + scratch_folder() + "/elsewhere)";

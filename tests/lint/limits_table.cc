@@ -29,7 +29,7 @@
 #include "stack/worker/tables/receive_accounts.h"
 #include "stack/worker/turn_limits.h"
 #include "stack/worker/worker.h"
-#include "tools/lyre/metrics/comm_groups.h"
+#include "tools/lyre/metrics/metric_places.h"
 #include "tools/lyre/telemetry_file.h"
 
 namespace lyre {
@@ -100,10 +100,11 @@ void add_control_plane(std::vector<Limit>& out) {
                       std::to_string(tools::kTelemetryCommsMax) + " and " +
                           std::to_string(tools::kTelemetryCommsPerUidMax),
                       "the next file is left out, and counted"));
-  out.push_back(fixed("programs whose comms have metrics, of all and of a uid",
-                      std::to_string(tools::kMetricProgramsMax) + " and " +
-                          std::to_string(tools::kMetricProgramsPerUidMax),
-                      "the others are added up as \"other\""));
+  out.push_back(
+      fixed("programs whose comms have metrics, and labels of clients, of all and of a uid",
+            std::to_string(tools::kMetricNamesMax) + " and " +
+                std::to_string(tools::kMetricNamesPerUidMax),
+            "the others are added up as \"other\""));
   out.push_back(fixed("entries of /dev/shm/lyre among which lyred looks for files to remove",
                       std::to_string(kTelemetryEntriesMax), "files behind them stay"));
   out.push_back(configured("log lines that clients of a uid cause in a minute at a control socket",

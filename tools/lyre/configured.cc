@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 namespace lyre::tools {
 namespace {
@@ -14,6 +15,12 @@ toml::table file_at(const std::string& path) {
   } catch (const toml::parse_error&) {
     return {};
   }
+}
+
+/// AF_PACKET takes what the kernel merged, so its buffers are large whatever its section says.
+bool has_super_packets(const toml::table& port) {
+  return port["super_packets"].value_or(false) ||
+         port["device"].value_or(std::string_view()).starts_with("net_af_packet");
 }
 
 }  // namespace
@@ -53,6 +60,7 @@ ConfiguredPackets configured_packets(const std::string& config_path) {
     const toml::table* table = port.as_table();
     if (table == nullptr) continue;
     packets.mtu_bytes = std::max(packets.mtu_bytes, (*table)["mtu"].value_or(packets.mtu_bytes));
+    packets.has_super_packets |= has_super_packets(*table);
   }
   return packets;
 }

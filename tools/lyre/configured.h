@@ -14,10 +14,11 @@ std::vector<std::string> configured_devices(const std::string& config_path);
 /// The list of workers.cores; none where lyred chooses, or as above.
 std::vector<uint32_t> configured_cores(const std::string& config_path);
 
-/// Of memory.rx_slots and the largest port.mtu; their defaults where the file does not say.
+/// Of memory.rx_slots and all ports; their defaults where the file does not say.
 struct ConfiguredPackets {
   uint32_t rx_slots = 8192;
-  uint32_t mtu_bytes = 1500;
+  uint32_t mtu_bytes = 1500;       ///< the largest port.mtu
+  bool has_super_packets = false;  ///< the buffers of a port take parts of super-packets
 };
 ConfiguredPackets configured_packets(const std::string& config_path);
 

@@ -167,8 +167,7 @@ std::string ports_text(const Snapshot& snapshot, const Snapshot* earlier) {
     table.add_row({port.name, link_text(port), speed_text(port.speed_mbps),
                    bytes(QueueCounter::rx_bytes), packets(QueueCounter::rx_packets),
                    bytes(QueueCounter::tx_bytes), packets(QueueCounter::tx_packets),
-                   std::to_string(port.rx_missed + sum[QueueCounter::rx_missed]),
-                   std::to_string(sum[QueueCounter::tx_full]),
+                   std::to_string(missed_of(port)), std::to_string(sum[QueueCounter::tx_full]),
                    std::to_string(sum[QueueCounter::tx_dropped])});
   }
   return table.text();

@@ -1,5 +1,6 @@
 #include "tools/lyre/sessions.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -74,12 +75,17 @@ std::string ago_text(int64_t now_unix_ns, int64_t then_unix_ns) {
   return then_unix_ns == 0 ? "never" : format_duration(now_unix_ns - then_unix_ns) + " ago";
 }
 
-/// What `ss -tie` has besides: timers, segments, options, owner.
-std::string timing_text(const channel::SessionView& view) {
-  const int64_t now_unix_ns = view.updated_unix_ns;
+std::string left_text(int64_t now_unix_ns, int64_t until_unix_ns) {
+  return until_unix_ns < now_unix_ns ? "due" : format_duration(until_unix_ns - now_unix_ns);
+}
+
+/// What `ss -tie` has besides: timers, segments, options, owner. A worker without work does not
+/// write rows, so the time of the look counts; a row may be written just after it.
+std::string timing_text(const channel::SessionView& view, int64_t taken_unix_ns) {
+  const int64_t now_unix_ns = std::max(taken_unix_ns, view.updated_unix_ns);
   std::string out = "    waits for " + std::string(waiting_name(view));
   if (view.waiting_until_unix_ns != 0) {
-    out += " " + format_duration(view.waiting_until_unix_ns - now_unix_ns) + " (" +
+    out += " " + left_text(now_unix_ns, view.waiting_until_unix_ns) + " (" +
            std::to_string(view.backoffs) + " backoffs)";
   }
   out += "  ssthresh " +
@@ -97,7 +103,8 @@ std::string timing_text(const channel::SessionView& view) {
   return out;
 }
 
-std::string details_text(const channel::SessionView& view, const SessionRates& rates) {
+std::string details_text(const channel::SessionView& view, const SessionRates& rates,
+                         int64_t taken_unix_ns) {
   std::string out =
       std::string("    ") + session_congestion_name(view) + (view.has_ecn != 0 ? " ecn" : "") +
       "  cwnd " + format_bytes(view.cwnd_bytes) + "  rtt " + format_duration(view.srtt_ns) +
@@ -114,7 +121,7 @@ std::string details_text(const channel::SessionView& view, const SessionRates& r
          " timeouts, " + std::to_string(view.fast_recoveries) + " recoveries, " +
          std::to_string(view.undone_reductions) + " undone, " +
          std::to_string(view.ecn_reductions) + " marks)\n";
-  out += timing_text(view);
+  out += timing_text(view, taken_unix_ns);
   out += "    lent " + std::to_string(view.lent_slots) + " slots  window " +
          format_bytes(view.receive_window_bytes) + "  zero copy " + percent(zero_copy_share(view)) +
          (view.is_lent != 0 ? "" : " (received bytes are copied)") + "\n    " +
@@ -159,7 +166,26 @@ std::string text_of(const Snapshot& snapshot, const Snapshot* earlier,
   std::string out = session_table(snapshot, earlier, options.is_wide);
   if (out.empty()) out = "no sessions\n";
   if (time_waits > 0) out += std::to_string(time_waits) + " in TIME-WAIT (--all shows them)\n";
-  return out;
+  return out + without_row_text(snapshot);
+}
+
+uint64_t sessions_without_row(const Snapshot& snapshot) {
+  uint64_t sum = 0;
+  for (const WorkerSnapshot& worker : snapshot.workers) sum += worker.sessions_without_row;
+  return sum;
+}
+
+/// A pass over the rows of a worker with work begins each period, and takes some turns. A row is so
+/// many periods old only where the worker had no work.
+constexpr int64_t kIdleNs = 10 * channel::kStatsPeriodNs;
+
+/// A worker without work writes no rows, so its old row was right until one period before the
+/// earlier look. The row of a busy worker was right when it was written.
+int64_t begin_of_rate_ns(const ConnectionTotals& before, const channel::SessionView& view,
+                         const Snapshot& earlier) {
+  if (earlier.taken_unix_ns - before.updated_unix_ns < kIdleNs) return before.updated_unix_ns;
+  const int64_t since_ns = earlier.taken_unix_ns - channel::kStatsPeriodNs;
+  return since_ns < view.updated_unix_ns ? since_ns : before.updated_unix_ns;
 }
 
 }  // namespace
@@ -204,12 +230,20 @@ SessionRates rates_of(const channel::SessionView& view, const Snapshot* earlier)
     if (before != earlier->totals.end()) {
       sent = before->second.bytes_sent;
       received = before->second.bytes_received;
-      since_ns = before->second.updated_unix_ns;
+      since_ns = begin_of_rate_ns(before->second, view, *earlier);
     }
   }
   const int64_t interval_ns = view.updated_unix_ns - since_ns;
   return {8 * per_second(sent, view.bytes_sent, interval_ns),
           8 * per_second(received, view.bytes_received, interval_ns)};
+}
+
+std::string without_row_text(const Snapshot& snapshot) {
+  const uint64_t count = sessions_without_row(snapshot);
+  if (count == 0) return "";
+  return std::to_string(count) + (count == 1 ? " connection has" : " connections have") +
+         " no row: a daemon shows a limited number of each worker's (tcp.connections_max in man "
+         "lyred.toml)\n";
 }
 
 std::string sessions_text(const Snapshot& snapshot, const Snapshot* earlier) {
@@ -222,9 +256,11 @@ std::string sessions_text(const Snapshot& snapshot, const Snapshot* earlier) {
       out += " -> " + format_endpoint(view.remote_address, view.remote_port);
     }
     out += "  worker " + std::to_string(view.worker) + "  " + owner_of(view) + "\n";
-    if (view.is_listener == 0) out += details_text(view, rates_of(view, earlier));
+    if (view.is_listener != 0) continue;
+    out += details_text(view, rates_of(view, earlier), snapshot.taken_unix_ns);
   }
   if (out.empty()) out = "no sessions\n";
+  out += without_row_text(snapshot);
   const AllCopies copies = all_copies(snapshot);
   return out + "in all, since the daemon started: " +
          copies_text(copies.by_workers, copies.by_clients, "s") + ", " +
@@ -278,6 +314,7 @@ nlohmann::ordered_json session_json(const channel::SessionView& view, const Snap
 
 nlohmann::ordered_json sessions_json(const Snapshot& snapshot) {
   nlohmann::ordered_json out = {{"sessions", nlohmann::ordered_json::array()}};
+  out["sessions_without_row"] = sessions_without_row(snapshot);
   const AllCopies copies = all_copies(snapshot);
   out["copied"] = {{"workers_tx_bytes", copies.by_workers.tx_bytes},
                    {"workers_rx_bytes", copies.by_workers.rx_bytes},

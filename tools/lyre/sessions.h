@@ -50,6 +50,8 @@ const char* session_congestion_name(const channel::SessionView& view);
 /// The share of payload that no processor copied between client and NIC, 0 to 1.
 double zero_copy_share(const channel::SessionView& view);
 
+/// A line that says how many open connections a daemon does not show; empty: none.
+std::string without_row_text(const Snapshot& snapshot);
 std::string sessions_text(const Snapshot& snapshot, const Snapshot* earlier);
 /// All of `lyre sessions --json` but the sessions: "sessions" is empty.
 nlohmann::ordered_json sessions_json(const Snapshot& snapshot);

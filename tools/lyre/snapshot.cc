@@ -39,6 +39,8 @@ WorkerSnapshot copy_worker(const channel::WorkerStats& from) {
 #undef LYRE_X
   for (size_t i = 0; i < kDropCount; ++i) to.drops[i] = from.drops[i].get();
   to.sessions_open = from.sessions_open.get();
+  to.time_waits = from.time_waits.get();
+  to.sessions_without_row = from.sessions_without_row.get();
   to.rx_slots_free = from.rx_slots_free.get();
   to.rx_slots_total = from.rx_slots_total.get();
   return to;
@@ -139,12 +141,21 @@ ConnectionKey key_of(const channel::SessionView& view) {
   return key;
 }
 
+/// Gauges are written one by one: one may be new while the other is old.
+uint64_t sessions_in_use(const WorkerSnapshot& worker) {
+  return worker.sessions_open - std::min(worker.sessions_open, worker.time_waits);
+}
+
 QueueSnapshot sum_of_queues(const PortSnapshot& port) {
   QueueSnapshot sum;
   for (const QueueSnapshot& queue : port.queues) {
     for (size_t i = 0; i < kQueueCounterCount; ++i) sum.counters[i] += queue.counters[i];
   }
   return sum;
+}
+
+uint64_t missed_of(const PortSnapshot& port) {
+  return port.rx_missed + sum_of_queues(port)[QueueCounter::rx_missed];
 }
 
 Snapshot read_snapshot(const void* segment, size_t bytes, int64_t monotonic_ns) {

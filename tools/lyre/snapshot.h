@@ -40,12 +40,16 @@ enum class Counter : size_t {
 struct WorkerSnapshot {
   std::array<uint64_t, kWorkerCounterCount> counters{};
   std::array<uint64_t, kDropCount> drops{};
-  uint64_t sessions_open = 0;
+  uint64_t sessions_open = 0;         ///< with those in TIME-WAIT
+  uint64_t time_waits = 0;            ///< connections in TIME-WAIT
+  uint64_t sessions_without_row = 0;  ///< open connections that Snapshot::sessions lacks
   uint64_t rx_slots_free = 0;
   uint64_t rx_slots_total = 0;
 
   uint64_t operator[](Counter counter) const { return counters[static_cast<size_t>(counter)]; }
 };
+/// Connections that do not only wait for stray packets.
+uint64_t sessions_in_use(const WorkerSnapshot& worker);
 
 inline constexpr CounterText kQueueCounters[] = {
 #define LYRE_X(name, text) {#name, text},
@@ -106,6 +110,8 @@ struct ConnectionTotals {
 
 /// What all queues of a port counted.
 QueueSnapshot sum_of_queues(const PortSnapshot& port);
+/// Packets that were received and lost for want of a buffer, by the device and by the queues.
+uint64_t missed_of(const PortSnapshot& port);
 
 struct Snapshot {
   std::string daemon_name;

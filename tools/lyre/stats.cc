@@ -143,7 +143,8 @@ nlohmann::ordered_json worker_stats_json(const WorkerSnapshot& worker, const Wor
   }
   nlohmann::ordered_json out = {{"counters", counters},
                                 {"drops", drops},
-                                {"sessions_open", worker.sessions_open},
+                                {"sessions_open", sessions_in_use(worker)},
+                                {"time_waits", worker.time_waits},
                                 {"rx_slots_free", worker.rx_slots_free},
                                 {"rx_slots_total", worker.rx_slots_total}};
   if (before != nullptr) out["per_second"] = std::move(growth);

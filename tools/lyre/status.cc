@@ -1,12 +1,10 @@
 #include "tools/lyre/status.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "stack/base/mac_address.h"
 #include "tools/lyre/look.h"
 #include "tools/lyre/network.h"
-#include "tools/lyre/sessions.h"
 #include "tools/lyre/text_table.h"
 #include "tools/lyre/units.h"
 
@@ -52,21 +50,6 @@ TextTable ports_table(const Snapshot& snapshot) {
   return table;
 }
 
-/// Sessions of a worker that only wait for stray packets.
-uint64_t time_waits_of(const Snapshot& snapshot, uint32_t worker) {
-  const auto is_counted = [worker](const channel::SessionView& view) {
-    return view.worker == worker && is_time_wait(view);
-  };
-  return static_cast<uint64_t>(
-      std::count_if(snapshot.sessions.begin(), snapshot.sessions.end(), is_counted));
-}
-
-/// Connections in use: those in TIME-WAIT are not counted.
-uint64_t sessions_of(const Snapshot& snapshot, uint32_t worker) {
-  const uint64_t open = snapshot.workers[worker].sessions_open;
-  return open - std::min(open, time_waits_of(snapshot, worker));
-}
-
 /// What a counter of payload bytes says: its total, or its rate since an earlier look.
 std::string traffic_text(uint64_t bytes, uint64_t before_bytes, int64_t interval_ns) {
   if (interval_ns <= 0) return format_bytes(bytes);
@@ -87,8 +70,8 @@ TextTable workers_table(const Snapshot& snapshot, const Snapshot* earlier) {
     const auto traffic = [&](Counter counter) {
       return traffic_text(worker[counter], before[counter], interval_ns);
     };
-    table.add_row({std::to_string(i), std::to_string(sessions_of(snapshot, i)),
-                   std::to_string(time_waits_of(snapshot, i)), std::to_string(worker.rx_slots_free),
+    table.add_row({std::to_string(i), std::to_string(sessions_in_use(worker)),
+                   std::to_string(worker.time_waits), std::to_string(worker.rx_slots_free),
                    std::to_string(worker.rx_slots_total), traffic(Counter::tcp_payload_in),
                    traffic(Counter::tcp_payload_out), traffic(Counter::tcp_payload_retransmitted),
                    share(worker[Counter::busy_polls] - before[Counter::busy_polls],
@@ -118,8 +101,8 @@ nlohmann::ordered_json worker_status_json(const Snapshot& snapshot, const Snapsh
   const WorkerSnapshot& worker = snapshot.workers[index];
   nlohmann::ordered_json out = {
       {"index", index},
-      {"sessions_open", sessions_of(snapshot, index)},
-      {"time_waits", time_waits_of(snapshot, index)},
+      {"sessions_open", sessions_in_use(worker)},
+      {"time_waits", worker.time_waits},
       {"rx_slots_free", worker.rx_slots_free},
       {"rx_slots_total", worker.rx_slots_total},
       {"tcp_payload_in_bytes", worker[Counter::tcp_payload_in]},

@@ -51,8 +51,8 @@ enum lyre_error {
   LYRE_E_DEREGISTERED = -10, /* memory was deregistered that the peer had not acknowledged */
   LYRE_E_AGAIN = -11,        /* not now: poll, then try again */
   LYRE_E_INVALID = -12,      /* an argument is wrong */
-  LYRE_E_DAEMON = -13,       /* no daemon there, or it died */
-  LYRE_E_PERMISSION = -14,   /* the socket may not be opened by this user */
+  LYRE_E_DAEMON = -13,       /* no daemon there, it died, did not answer, or takes no client now */
+  LYRE_E_PERMISSION = -14,   /* this user may not open the socket, or is no member of the domain */
   LYRE_E_VERSION = -15,      /* daemon and library speak different versions */
   LYRE_E_NOTCONNECTED = -16, /* the handshake is not finished, or sending was shut down */
   LYRE_E_EXPELLED = -17,     /* the daemon disconnected this client for breaking a rule */
@@ -91,14 +91,17 @@ typedef struct lyre_options {
   uint64_t struct_bytes;   /* sizeof(lyre_options) */
   const char* socket_path; /* NULL: $LYRE_SOCKET, else /run/lyre/lyred.sock */
   const char* label;       /* shown by `lyre sessions`; NULL: the program's name */
-  uint64_t arena_bytes;    /* memory for sends, all but those of regions; 0: 64 MiB */
+  uint64_t arena_bytes;    /* memory for sends, all but those of regions; 0: 64 MiB, or the
+                            * daemon's clients.arena_bytes_max if that is less. More than that
+                            * maximum is LYRE_E_INVALID */
   uint64_t patience_ms;    /* how long to wait for an answer; 0: 2000; at most 600000 */
 } lyre_options;
 
 /* Attaches to a daemon. `options` may be NULL: all defaults. Blocks at most `patience_ms`, where a
  * daemon is there and does not answer: an upgrade may pause it for 45 s.
  * Fails: LYRE_E_DAEMON, LYRE_E_PERMISSION, LYRE_E_VERSION, LYRE_E_NORESOURCES, LYRE_E_INVALID,
- * LYRE_E_DESCRIPTORS.
+ * LYRE_E_DESCRIPTORS. LYRE_E_DAEMON also where the daemon refuses the connection, because it has
+ * too many for example: lyre_last_error() says why, and a later attempt may succeed.
  * Owner: the caller; lyre_context_close() ends it and everything that belongs to it. */
 LYRE_API int lyre_context_open(const lyre_options* options, lyre_context** out);
 /* Closes all sessions and listeners and detaches. Bytes that the peer has not acknowledged may be

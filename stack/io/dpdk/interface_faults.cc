@@ -55,7 +55,10 @@ std::string forwarding_kernel(const std::string& interface, std::span<const IpAd
                            " receives, sends copies on, and may tell peers that this host is "
                            "unreachable: ";
   if (has_v4 && is_on(v4)) return what + "echo 0 > " + v4;
-  if (has_v6 && is_on(v6)) return what + "echo 0 > " + v6 + ", or drop the port's addresses there";
+  if (has_v6 && is_on(v6)) {
+    return what + "drop the port's addresses at the ingress of " + interface +
+           " (nft), or, where nothing else needs it, echo 0 > " + v6;
+  }
   return "";
 }
 

@@ -13,8 +13,9 @@ namespace lyre::io::dpdk {
 // What makes a port on a kernel interface work badly, and the cure, in one line; empty: nothing.
 // Thread: the control thread.
 
-/// How often they are looked for.
-inline constexpr Nanos kInterfaceLookInterval = seconds(5);
+/// How often they are looked for. The kernel answers some questions under its lock of all
+/// interfaces (RTNL), for which others may make it wait.
+inline constexpr Nanos kInterfaceLookInterval = seconds(30);
 
 /// The interface is no longer what the port was opened on: a bond that changed its interface, a
 /// bridge, or an operator gave it another address or a smaller MTU. Workers and peers know `mac`.

@@ -123,7 +123,7 @@ class Configuration {
       return Error{ENOTSUP, options_.device + ": no super-packets: " + why};
     };
     if (quirks_.super_packets == SuperPackets::kNone) {
-      return refuse("they are for memif, packet sockets and virtio NICs, and this is " +
+      return refuse("they are for memif, net_af_packet and virtio NICs, and this is " +
                     std::string(device_.driver_name));
     }
     if (!has_all(device_.rx_offload_capa, kLro)) {

@@ -23,7 +23,7 @@ class RxWait {
   virtual void on_restart() {}
 };
 
-/// A descriptor of the kernel that is readable as long as packets wait: the socket of AF_PACKET or
+/// A descriptor of the kernel that is readable as long as packets wait: the socket of
 /// AF_XDP, or a TAP. Owner: the driver.
 class SocketWait final : public RxWait {
  public:

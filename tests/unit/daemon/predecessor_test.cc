@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -51,7 +53,8 @@ class PredecessorTest : public DaemonTest {
                                 .mappings = mappings_,
                                 .program = program_with(failing_script(enough())),
                                 .keep_alive = [this] { on_sign(); },
-                                .on_replaced = [](pid_t) { ADD_FAILURE() << "was replaced"; }});
+                                .on_replaced = [](pid_t) { ADD_FAILURE() << "was replaced"; },
+                                .pause_max = pause_max_});
   }
   void TearDown() override {
     predecessor_.reset();
@@ -78,6 +81,7 @@ class PredecessorTest : public DaemonTest {
   /// The service manager hears that the daemon is alive.
   void on_sign() {
     signs_.push_back(states_[0]->steps);
+    if (count_of(kClosed) == 1) std::this_thread::sleep_for(closing_);
     if (count_of(kClosed) == 1 + kSignsOfTheWait) std::ofstream(enough()) << "waited";
   }
   /// Signs when the port had done these steps.
@@ -88,6 +92,8 @@ class PredecessorTest : public DaemonTest {
   static constexpr const char* kClosed = "sx";
   static constexpr int64_t kSignsOfTheWait = 2;
   const Config config_;
+  Nanos pause_max_ = kUpgradePause;
+  std::chrono::milliseconds closing_{0};  ///< how long the ports take
   ReplyTaker replies_{io_};
   std::vector<std::string> signs_;
   std::unique_ptr<Assembly> parts_;
@@ -109,6 +115,25 @@ TEST_F(PredecessorTest, KeepsTheWatchdogOffInEachStepThatMayTakeLong) {
   EXPECT_EQ(states_[0]->steps, "sxrc");
   const uint64_t turns = parts_->threads().turns(0);
   EXPECT_TRUE(run_until([&] { return parts_->threads().turns(0) > turns; }));
+}
+
+/// Whose ports take longer to close than the pause may last, which is longer than a sign.
+class SlowPredecessorTest : public PredecessorTest {
+ protected:
+  SlowPredecessorTest() {
+    pause_max_ = kUpgradeSign + millis(100);
+    closing_ = std::chrono::milliseconds(1200);
+  }
+};
+
+// The limit began anew with closed ports, and a pause could be longer than clients wait.
+TEST_F(SlowPredecessorTest, CountsTheTimeInWhichPortsAreClosed) {
+  std::optional<UpgradeResult> result;
+  predecessor_->begin([&](const UpgradeResult& answer) { result = answer; });
+  ASSERT_TRUE(run_until([&] { return result.has_value(); }));
+  EXPECT_EQ(result->status.error().code, ETIMEDOUT);
+  EXPECT_EQ(count_of(kClosed), 1) << "the port is closed, and no word of the new process awaited";
+  EXPECT_EQ(states_[0]->steps, "sxrc");
 }
 
 // The out-of-memory killer leaves it no time to write.

@@ -99,6 +99,13 @@ TEST(Context, SaysWhyTheDaemonHungUp) {
   }
 }
 
+// It looked as if the daemon were away, for which programs wait.
+TEST(Context, OfNoMemberOfTheDomainHasNoPermission) {
+  FakeDaemon daemon({.ends = true, .goodbye = "no member of the domain 'team-a'"});
+  EXPECT_EQ(LYRE_E_PERMISSION, open_code(daemon.socket_path(), 60'000));
+  EXPECT_STREQ("the daemon refused: no member of the domain 'team-a'", lyre_last_error());
+}
+
 TEST(Context, GivesUpOnASilentDaemon) {
   FakeDaemon daemon({.is_silent = true});
   EXPECT_EQ(LYRE_E_DAEMON, open_code(daemon.socket_path(), 100));

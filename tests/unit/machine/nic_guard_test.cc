@@ -131,6 +131,66 @@ TEST_F(NicGuardTest, KnowsASessionAtAnotherPortByTheVariable) {
   EXPECT_TRUE(guard.loss_with("0000:00:04.0").has_value());
 }
 
+/// Processes that listen.
+class NicGuardOfServers : public NicGuardTest {
+ protected:
+  void add_process(const std::string& pid, const std::string& name, uint32_t uid, int inode) {
+    const std::string id = "\t" + std::to_string(uid);
+    const fs::path process = root_ / "proc" / pid;
+    fs::create_directories(process / "fd");
+    std::ofstream(process / "comm") << name << "\n";
+    std::ofstream(process / "status")
+        << "Name:\t" << name << "\nUid:" << id << id << id << id << "\n";
+    fs::create_symlink("socket:[" + std::to_string(inode) + "]", process / "fd/3");
+  }
+};
+
+// Another one's login, and the caller came over the console: no variable tells the port.
+TEST_F(NicGuardOfServers, KnowsASessionAtThePortWhereAnSshServerListens) {
+  // Port 2222 (0x8ae) has a listener, and 11.0.0.9 is logged in at it.
+  std::ofstream(root_ / "proc/net/tcp")
+      << "  sl  local_address rem_address   st tx_queue rx_queue\n"
+         "   0: 00000000:08AE 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 4711\n"
+         "   1: 0100000B:08AE 0900000B:9C40 01 00000000:00000000 00:00000000 00000000 0 0 4712\n"
+         "   2: 00000000:0000 00000000:0000 07\n";
+  add_process("311", "nginx", 0, 4711);
+  add_process("312", "sshd", 0, 4713);
+  EXPECT_EQ(lost("0000:00:04.0"), std::nullopt) << "that of another program";
+  add_process("314", "sshd", 1000, 4711);
+  EXPECT_EQ(lost("0000:00:04.0"), std::nullopt) << "a user's";
+  add_process("313", "sshd", 0, 4711);
+  EXPECT_EQ(lost("0000:00:04.0"), "eth1");
+}
+
+// As `ssh -R` and X11 forwarding make them, of both families.
+TEST_F(NicGuardOfServers, TakesNoPortThatIsForwardedForTheServers) {
+  const std::string rest = " 00:00000000 00000000 0 0 4711\n";
+  const std::string logins =
+      "   1: 0100000B:177A 0900000B:9C40 01 00000000:00000000 00:00000000 00000000 0 0 4712\n";
+  add_process("313", "sshd", 0, 4711);
+  const auto listen_at = [&](const std::string& file, const std::string& address) {
+    std::ofstream(root_ / "proc/net/tcp") << logins;
+    std::ofstream(root_ / "proc/net" / file, std::ios::app)
+        << "   0: " << address << ":177A 00000000:0000 0A 00000000:00000000" << rest;
+  };
+  listen_at("tcp", "0100007F");
+  EXPECT_EQ(lost("0000:00:04.0"), std::nullopt);
+  listen_at("tcp6", "00000000000000000000000001000000");
+  EXPECT_EQ(lost("0000:00:04.0"), std::nullopt);
+  listen_at("tcp6", "0000000000000000FFFF00000100007F");
+  EXPECT_EQ(lost("0000:00:04.0"), std::nullopt);
+  listen_at("tcp6", "00000000000000000000000000000000");
+  EXPECT_EQ(lost("0000:00:04.0"), "eth1");
+}
+
+// Each NIC had all sockets and processes read again.
+TEST_F(NicGuardTest, ReadsTheMachineOnce) {
+  const NicGuard guard({root_ / "proc", root_ / "sys"});
+  EXPECT_TRUE(guard.loss_with("0000:00:03.0").has_value());
+  fs::remove_all(root_ / "proc");
+  EXPECT_TRUE(guard.loss_with("0000:00:03.0").has_value());
+}
+
 // Two interfaces in one network: the kernel answers over the first one.
 TEST_F(NicGuardTest, KnowsTheInterfaceThatHasTheAddressOfAnSshSession) {
   std::ofstream(root_ / "proc/net/tcp") << "  sl  local_address rem_address   st\n"

@@ -78,11 +78,11 @@ TEST_F(VmbusTest, AWorkerCountThatTheFunctionTakes) {
 }
 
 TEST_F(VmbusTest, TheNicOfTheDefaultRouteIsGuarded) {
-  const NicGuard guard(tree_.roots());
-  EXPECT_FALSE(guard.loss_with(device("")).has_value());
+  EXPECT_FALSE(NicGuard(tree_.roots()).loss_with(device("")).has_value());
   tree_.write("proc/net/route",
               "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n"
               "eth1\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\n");
+  const NicGuard guard(tree_.roots());
   EXPECT_TRUE(guard.loss_with(device("")).has_value());
   const std::string other = "vmbus:6045bd7a-0000-6045-bd7a-00006045bd7a";
   EXPECT_FALSE(guard.loss_with(other).has_value());

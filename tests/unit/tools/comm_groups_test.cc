@@ -91,35 +91,35 @@ TEST_F(CommGroupsTest, ACommThatComesBackAddsNothingTwice) {
 }
 
 TEST_F(CommGroupsTest, AUserCannotMakeSeriesWithoutEnd) {
-  for (uint32_t i = 0; i < 3 * kMetricProgramsPerUidMax; ++i) {
+  for (uint32_t i = 0; i < 3 * kMetricNamesPerUidMax; ++i) {
     comms_.processes.clear();
     process(1, "p" + std::to_string(i)).comms = {comm(1, 0)};
     look();
   }
-  EXPECT_EQ(groups_.groups().size(), kMetricProgramsPerUidMax + 1);
+  EXPECT_EQ(groups_.groups().size(), kMetricNamesPerUidMax + 1);
   EXPECT_EQ(of("1", "p0").comms, 0u);
-  EXPECT_EQ(of("1", kOtherPrograms).comms, 1u);
+  EXPECT_EQ(of("1", kOtherNames).comms, 1u);
   process(2, "train").comms = {comm(1, 0)};
   look();
   EXPECT_EQ(of("2", "train").comms, 1u) << "another user has places of his own";
 }
 
 TEST_F(CommGroupsTest, SoCannotManyUsers) {
-  for (uint32_t uid = 0; uid < kMetricProgramsMax + 9; ++uid) {
+  for (uint32_t uid = 0; uid < kMetricNamesMax + 9; ++uid) {
     process(uid, "train").comms = {comm(1, 0)};
   }
   look();
-  EXPECT_EQ(groups_.groups().size(), kMetricProgramsMax + 1);
-  EXPECT_EQ(of(kOtherPrograms, kOtherPrograms).comms, 9u);
+  EXPECT_EQ(groups_.groups().size(), kMetricNamesMax + 1);
+  EXPECT_EQ(of(kOtherNames, kOtherNames).comms, 9u);
 }
 
 TEST_F(CommGroupsTest, APlaceIsFreeAnHourAfterItsLastComm) {
-  for (uint32_t i = 0; i < kMetricProgramsPerUidMax; ++i) {
+  for (uint32_t i = 0; i < kMetricNamesPerUidMax; ++i) {
     process(1, "p" + std::to_string(i)).comms = {comm(1, 0)};
   }
   look();
   comms_.processes.clear();
-  comms_.at_ns += kMetricProgramHoldNs;
+  comms_.at_ns += kMetricNameHoldNs;
   process(1, "train").comms = {comm(1, 0)};
   look();
   EXPECT_EQ(of("1", "train").comms, 1u);

@@ -119,6 +119,17 @@ class Values(unittest.TestCase):
             self.expect_no_daemon("allreduce", "--no-kernel", "--plugin", ARGS.plugin, "--bytes",
                                   "4", "--local-ranks", "1", meeting, "127.0.0.1:1")
 
+    def test_metrics_without_a_daemon_are_those_of_a_scrape(self):
+        if run("help", "metrics").returncode != 0:
+            self.skipTest("a build without prometheus-cpp has none")
+        with tempfile.TemporaryDirectory() as empty:
+            done = run("metrics", "--once", "--directory", empty,
+                       LYRE_SOCKET="/nonexistent/lyred.sock")
+        self.assertEqual(done.returncode, EXIT_NO_DAEMON, done.stderr)
+        self.assertIn("\nlyre_up 0\n", done.stdout)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn("no daemon listens there", done.stderr)
+
     def expect_no_daemon(self, *arguments):
         done = run(*arguments, LYRE_SOCKET="/nonexistent/lyred.sock")
         self.assertEqual(done.returncode, EXIT_NO_DAEMON, (arguments, done.stderr))

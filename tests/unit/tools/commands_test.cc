@@ -14,6 +14,7 @@
 #include "tools/lyre/stats.h"
 #include "tools/lyre/status.h"
 #include "tools/lyre/text_table.h"
+#include "tools/lyre/units.h"
 
 namespace lyre::tools {
 namespace {
@@ -366,6 +367,63 @@ TEST(Sessions, RatesComeFromTwoLooks) {
   EXPECT_FALSE(session_json(view, nullptr).contains("sent_bits_per_s"));
   view.opened_unix_ns += 1;  // another connection in the same row
   EXPECT_NE(8e6, rates_of(view, &earlier).sent_bits_per_s);
+}
+
+// An idle worker writes no rows. Its sessions stayed as young as at its last pass.
+TEST(Sessions, OfAnIdleWorkerHaveTheTimesOfTheLook) {
+  constexpr int64_t kHourNs = 3'600'000'000'000;
+  FakeSegment segment;
+  channel::SessionView view = FakeSegment::connection();
+  view.opened_unix_ns = FakeSegment::kNowNs - 2 * kHourNs;
+  view.updated_unix_ns = view.last_heard_unix_ns = view.last_sent_unix_ns =
+      FakeSegment::kNowNs - kHourNs;
+  view.waiting_until_unix_ns = FakeSegment::kNowNs - 1'000'000;
+  segment.row(1, 2).write(&view);
+  const std::string text = sessions_text(look(segment), nullptr);
+  const std::string hour = format_duration(kHourNs) + " ago";
+  EXPECT_NE(std::string::npos, text.find("  sent " + hour + "  heard " + hour + "\n")) << text;
+  EXPECT_NE(std::string::npos, text.find("  age " + format_duration(2 * kHourNs) + "  ")) << text;
+  EXPECT_NE(std::string::npos, text.find("    waits for window probe due (2 backoffs)")) << text;
+}
+
+// The rate was the mean since the row of before, so that of a session that began to send was small.
+TEST(Sessions, OfAnIdleWorkerHaveRatesSinceTheEarlierLook) {
+  FakeSegment segment;
+  channel::SessionView view = FakeSegment::connection();
+  view.updated_unix_ns = FakeSegment::kNowNs - 5'000'000'000;
+  segment.row(1, 2).write(&view);
+  const Snapshot earlier = look(segment);
+  view.bytes_sent += 125'000'000;
+  view.updated_unix_ns = FakeSegment::kNowNs + 900'000'000;
+  EXPECT_NEAR(rates_of(view, &earlier).sent_bits_per_s, 1e9, 1e8);
+  // A clock that makes no sense does not divide by nothing.
+  view.updated_unix_ns = FakeSegment::kNowNs - 4'000'000'000;
+  EXPECT_DOUBLE_EQ(1e9, rates_of(view, &earlier).sent_bits_per_s);
+}
+
+// The rate of a row that was 200 ms old was too large: the bytes of 1 s counted for 850 ms.
+TEST(Sessions, OfABusyWorkerHaveRatesSinceTheirRowWasWritten) {
+  FakeSegment segment;
+  channel::SessionView view = FakeSegment::connection();
+  view.updated_unix_ns = FakeSegment::kNowNs - 200'000'000;
+  segment.row(1, 2).write(&view);
+  const Snapshot earlier = look(segment);
+  view.bytes_sent += 125'000'000;
+  view.updated_unix_ns += 1'000'000'000;
+  EXPECT_DOUBLE_EQ(1e9, rates_of(view, &earlier).sent_bits_per_s);
+}
+
+// With more than 16384 connections of a worker those without a row were left out without a word.
+TEST(Sessions, SayHowManyHaveNoRow) {
+  FakeSegment segment;
+  EXPECT_EQ("", without_row_text(look(segment)));
+  EXPECT_EQ(0, sessions_json(look(segment))["sessions_without_row"]);
+  segment.worker(0).sessions_without_row.set(3616);
+  segment.worker(1).sessions_without_row.set(4);
+  const std::string line = without_row_text(look(segment));
+  EXPECT_TRUE(line.starts_with("3620 connections have no row: ")) << line;
+  EXPECT_NE(std::string::npos, sessions_text(look(segment), nullptr).find(line));
+  EXPECT_EQ(3620, sessions_json(look(segment))["sessions_without_row"]);
 }
 
 TEST(Sessions, SayHowMuchWasCopied) {

@@ -95,6 +95,7 @@ TEST_F(DoctorHugepagesTest, HugepagesForAllWorkers) {
   EXPECT_EQ(hugepages_mib(4, {}), 384u);
   EXPECT_EQ(hugepages_mib(8, {}), 8 * 68u + 96);
   EXPECT_EQ(hugepages_mib(4, {.rx_slots = 8192, .mtu_bytes = 9001}), 4 * 129u + 96);
+  EXPECT_EQ(hugepages_mib(4, {.has_super_packets = true}), 4 * 194u + 96);
   EXPECT_GT(hugepages_mib(1, {.rx_slots = 1 << 18, .mtu_bytes = 1500}), 600u);
   set_hugepages(192, 192);
   const Finding finding = look({}, 600);
@@ -111,7 +112,17 @@ TEST_F(DoctorHugepagesTest, WhatTheConfigurationNeedsOfHugepages) {
   const ConfiguredPackets packets = configured_packets(tree_.path("a.toml"));
   EXPECT_EQ(packets.rx_slots, 4096u);
   EXPECT_EQ(packets.mtu_bytes, 9001u);
+  EXPECT_FALSE(packets.has_super_packets);
   EXPECT_EQ(configured_packets(tree_.path("none.toml")).mtu_bytes, 1500u);
+}
+
+// `lyre doctor` asked for a third of what such a worker needs.
+TEST_F(DoctorHugepagesTest, SuperPacketsOfAnyPortMakeTheBuffersOfAllLarge) {
+  for (const char* key : {"super_packets = true", "device = \"net_af_packet0,iface=eth1\""}) {
+    tree_.write("a.toml", "[[port]]\ndevice = \"0000:00:06.0\"\n[[port]]\n" + std::string(key) +
+                              "\n[[port]]\nsuper_packets = false\n");
+    EXPECT_TRUE(configured_packets(tree_.path("a.toml")).has_super_packets) << key;
+  }
 }
 
 // It has taken them.

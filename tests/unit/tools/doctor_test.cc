@@ -377,27 +377,49 @@ TEST(DoctorDaemon, VersionPortsAndChecksums) {
   const auto look = [&] {
     return read_snapshot(segment.data(), segment.bytes(), FakeSegment::kNowNs);
   };
-  auto findings = check_running(look(), "0.1.0");
+  auto findings = check_running(look(), nullptr, "0.1.0");
   ASSERT_EQ(findings.size(), 4u);
   expect(findings[0], Verdict::kFine, "lyred 0.1.0, pid 4711, this lyre is 0.1.0");
   expect(findings[1], Verdict::kFine, "memif0: net_memif0, link up");
   expect(findings[2], Verdict::kFine, "memif0: no other host claims");
   expect(findings[3], Verdict::kFine, "no session with another host is open");
-  expect(check_running(look(), "0.2.0").at(0), Verdict::kNote, "this lyre is 0.2.0");
+  expect(check_running(look(), nullptr, "0.2.0").at(0), Verdict::kNote, "this lyre is 0.2.0");
 
   segment.port().state.store(3);
-  expect(check_running(look(), "0.1.0").at(1), Verdict::kProblem, "link away");
+  expect(check_running(look(), nullptr, "0.1.0").at(1), Verdict::kProblem, "link away");
   segment.port().state.store(0);
   segment.port().is_link_up.store(0);
   segment.worker(1).drops[static_cast<size_t>(Drop::kTcpBadChecksum)].add(3);
-  findings = check_running(look(), "0.1.0");
+  findings = check_running(look(), nullptr, "0.1.0");
   ASSERT_EQ(findings.size(), 5u);
   expect(findings[1], Verdict::kProblem, "link down");
   expect(findings[4], Verdict::kNote, "3 segments with a wrong checksum");
+}
+
+// One that was corrupted long ago was a problem until the daemon was restarted.
+TEST(DoctorDaemon, ChecksumsAreAProblemWhileTheyAreWrong) {
+  FakeSegment segment;
   std::strcpy(segment.port().device, "net_af_packet0,iface=veth0");
-  findings = check_running(look(), "0.1.0");
-  expect(findings[4], Verdict::kProblem, "3 segments with a wrong checksum");
-  EXPECT_THAT(findings[4].mend, HasSubstr("ethtool -K INTERFACE tx off"));
+  const auto look = [&] {
+    return read_snapshot(segment.data(), segment.bytes(), FakeSegment::kNowNs);
+  };
+  channel::StatCounter& bad = segment.worker(1).drops[static_cast<size_t>(Drop::kTcpBadChecksum)];
+  EXPECT_FALSE(has_bad_checksums(look()));
+  EXPECT_TRUE(check_checksums(look(), nullptr).empty());
+  segment.worker(0).tcp_segments_in.set(1'000'000);
+  bad.set(1000);
+  EXPECT_TRUE(has_bad_checksums(look()));
+  const Snapshot earlier = look();
+  expect(check_checksums(look(), &earlier).at(0), Verdict::kNote, "1000 segments");
+  EXPECT_THAT(check_checksums(look(), &earlier)[0].saw, ::testing::EndsWith("since the start"));
+  bad.add(1);
+  const Finding grows = check_checksums(look(), &earlier).at(0);
+  expect(grows, Verdict::kProblem, "since the start, 1 of them between two looks");
+  EXPECT_THAT(grows.mend, HasSubstr("ethtool -K INTERFACE tx off"));
+  const Snapshot many = look();
+  expect(check_checksums(look(), &many).at(0), Verdict::kProblem, "1001 segments");
+  segment.worker(0).tcp_segments_in.add(1'000'000);
+  expect(check_checksums(look(), &many).at(0), Verdict::kNote, "1001 segments");
 }
 
 class DoctorPortTest : public ::testing::Test {
@@ -469,6 +491,17 @@ TEST_F(DoctorPortTest, PathsThatCarryLessThanThePort) {
   ASSERT_EQ(findings.size(), 2u);
   expect(findings[0], Verdict::kNote, "10.9.0.3: packets of 1200 bytes, the MTU of memif0 is 1500");
   EXPECT_THAT(findings[0].mend, StartsWith("mtu = 1200"));
+  open_session(1, "10.9.0.3", 536, 1460);
+  findings = check_paths(look());
+  EXPECT_THAT(findings.at(0).why, HasSubstr("or did not for a moment"));
+  EXPECT_THAT(findings.at(0).why, HasSubstr("the limit is from 576 to 1500"));
+  EXPECT_THAT(findings.at(0).mend, HasSubstr("ping -M do -s SIZE 10.9.0.3"));
+  EXPECT_THAT(findings.at(0).mend, Not(HasSubstr("mtu = 576")));
+  open_session(1, "fd00:9::3", 1220, 1440);
+  findings = check_paths(look());
+  EXPECT_THAT(findings.at(0).why, HasSubstr("the limit is from 1280 to 1500"));
+  EXPECT_THAT(findings.at(0).mend, HasSubstr("plus 48"));
+  open_session(1, "10.9.0.3", 1160, 1460);
   open_session(0, "10.9.0.2", 1260, 1260);
   findings = check_paths(look());
   ASSERT_EQ(findings.size(), 2u);
@@ -478,6 +511,18 @@ TEST_F(DoctorPortTest, PathsThatCarryLessThanThePort) {
   open_session(0, "10.9.0.1", 1160, 1460);
   open_session(1, "fd00:9::1", 1160, 1460);
   EXPECT_THAT(check_paths(look()).at(0).saw, HasSubstr("no session with another host"));
+}
+
+// TCP's search stops at usual sizes: the path may carry more.
+TEST_F(DoctorPortTest, APathThatCarriesAStepOfTheSearchMayCarryMore) {
+  open_session(0, "10.9.0.3", 1360, 1460);
+  const Finding finding = check_paths(look()).at(0);
+  expect(finding, Verdict::kNote, "10.9.0.3: packets of 1400 bytes");
+  EXPECT_EQ(finding.why, "TCP knows of no larger ones that arrive");
+  EXPECT_THAT(finding.mend, StartsWith("mtu = 1400 at least"));
+  EXPECT_THAT(finding.mend, HasSubstr("ping -M do -s SIZE 10.9.0.3"));
+  open_session(0, "fd00:9::3", 1340, 1440);
+  EXPECT_THAT(check_paths(look()).at(0).mend, StartsWith("mtu = 1400 at least"));
 }
 
 TEST(DoctorSocket, WhoMayOpenIt) {

@@ -60,7 +60,8 @@ class ManualPages(unittest.TestCase):
     def test_a_page_says_what_help_says(self):
         shown = self.text_of("lyre-sessions.1")
         for words in ("--watch [SECONDS]", "--sort WORD", "One of sent, received, retransmitted",
-                      "--socket PATH", "No daemon at the socket"):
+                      "--socket PATH", "No daemon at the socket", "does not answer for two seconds",
+                      "LYRE_TELEMETRY_DIR"):
             self.assertIn(words, shown)
 
     @needs("mandoc")

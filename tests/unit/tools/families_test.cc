@@ -14,8 +14,10 @@ namespace {
 
 class FamiliesTest : public ::testing::Test {
  protected:
-  void put_client(uint32_t worker, uint32_t context, uint32_t held, uint32_t limit) {
+  void put_client(uint32_t worker, uint32_t context, uint32_t held, uint32_t limit,
+                  uint32_t uid = 7) {
     channel::ClientView view{};
+    view.uid = uid;
     view.context = context;
     view.worker = worker;
     view.rx_slots_held = held;
@@ -25,7 +27,9 @@ class FamiliesTest : public ::testing::Test {
   }
   std::vector<prometheus::MetricFamily> families() const {
     const Snapshot now = read_snapshot(segment_.data(), FakeSegment::bytes(), FakeSegment::kNowNs);
-    return metrics_of(&now);
+    ClientGroups clients;
+    clients.look(now, 1);
+    return metrics_of(&now, clients);
   }
   /// Of the only metric of the family.
   std::optional<double> single(const std::string& name) const {
@@ -39,7 +43,7 @@ class FamiliesTest : public ::testing::Test {
     for (const prometheus::MetricFamily& family : families()) {
       if (family.name != name) continue;
       for (const prometheus::ClientMetric& metric : family.metric) {
-        if (metric.label.at(0).value == "train") return metric.gauge.value;
+        if (metric.label.at(1).value == "train") return metric.gauge.value;
       }
     }
     return std::nullopt;
@@ -62,6 +66,33 @@ TEST_F(FamiliesTest, AClientAtItsLimitIsNotHiddenByOthersOfItsLabelAndByOtherWor
 TEST_F(FamiliesTest, AClientOverItsLimitIsAtIt) {
   put_client(0, 0, 4000, 3000);  // it waits for what it was given beyond its share
   EXPECT_EQ(gauge("lyre_client_rx_slots_limit_ratio"), 1.0);
+}
+
+// The series of two users were one, whose alert named neither.
+TEST_F(FamiliesTest, ClientsOfTwoUsersWithOneLabelHaveTheirOwnSeries) {
+  put_client(0, 0, 10, 8192, 7);
+  put_client(0, 1, 20, 8192, 8);
+  std::vector<std::string> uids;
+  for (const prometheus::MetricFamily& family : families()) {
+    if (family.name != "lyre_client_rx_slots_held") continue;
+    for (const prometheus::ClientMetric& metric : family.metric) {
+      EXPECT_EQ(metric.label.at(0).name, "uid");
+      uids.push_back(metric.label[0].value);
+    }
+  }
+  EXPECT_EQ(uids, (std::vector<std::string>{"7", "8"}));
+}
+
+// Connections without a row were not counted.
+TEST_F(FamiliesTest, TimeWaitsAreThoseThatTheWorkerCounts) {
+  segment_.worker(1).sessions_open.set(20'000);
+  segment_.worker(1).time_waits.set(19'000);
+  for (const prometheus::MetricFamily& family : families()) {
+    if (family.name != "lyre_worker_time_waits") continue;
+    EXPECT_EQ(family.metric.at(1).gauge.value, 19'000.0);
+    return;
+  }
+  FAIL() << "no such family";
 }
 
 // Its ports were not shown, and the dashboard showed that none is down.

@@ -73,7 +73,7 @@ TEST_F(TopTest, HasTheRatesSinceTheLookBefore) {
   const std::string text = text_of(top_screen(now, &earlier, {}));
   EXPECT_TRUE(
       text.starts_with("host-a  lyred 0.1.0  up 3m 14s  1 client  2023-11-14 22:16:34\n"
-                       "dropped a second: rx_budget 15 tcp_paws 5\n"
+                       "dropped a second: rx_budget 15 tcp_paws 5 missed 2\n"
                        "worker  busy  sessions  received       sent  sent again   free slots\n"
                        "     0  25 %         0     0 b/s  1.00 Gb/s       0 b/s  16000/16384\n"
                        "     1     -         0     0 b/s      0 b/s       0 b/s  16000/16384\n"))
@@ -82,6 +82,35 @@ TEST_F(TopTest, HasTheRatesSinceTheLookBefore) {
   EXPECT_NE(text.find("trainer/123         2           7     0 b/s  1.00 Gb/s\n"),
             std::string::npos)
       << text;
+}
+
+// Only the queues' counter was shown, which hardly ever grows, above "dropped: nothing".
+TEST_F(TopTest, ShowsWhatTheDeviceLost) {
+  segment_.port().rx_missed.set(0);
+  const Snapshot earlier = look_after(0);
+  segment_.port().rx_missed.set(8);
+  const std::string text = text_of(top_screen(look_after(2), &earlier, {}));
+  EXPECT_NE(text.find("memif0  up       0 b/s  0 b/s         4            0           0\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("\ndropped a second: missed 4\n"), std::string::npos) << text;
+}
+
+TEST_F(TopTest, WhatAPortDoesNotSendIsDropped) {
+  const Snapshot earlier = look_after(0);
+  segment_.queue(1).tx_dropped.set(6);
+  const std::string text = text_of(top_screen(look_after(2), &earlier, {}));
+  EXPECT_NE(text.find("\ndropped a second: not sent 3\n"), std::string::npos) << text;
+  const Snapshot now = look_after(2);
+  EXPECT_NE(text_of(top_screen(look_after(4), &now, {})).find("\ndropped: nothing\n"),
+            std::string::npos);
+}
+
+TEST_F(TopTest, SessionsOfAWorkerAreThoseInUse) {
+  segment_.worker(0).sessions_open.set(30);
+  segment_.worker(0).time_waits.set(28);
+  const std::string text = text_of(top_screen(look_after(0), nullptr, {}));
+  EXPECT_NE(text.find("\n     0     -         2 "), std::string::npos) << text;
 }
 
 TEST_F(TopTest, TheBusiestWorkersComeFirst) {

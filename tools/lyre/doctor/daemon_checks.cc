@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <sstream>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "libclient/include/lyre/lyre.h"
@@ -17,6 +19,8 @@
 namespace lyre::tools {
 namespace {
 
+/// A counter that grows meanwhile counts what happens now.
+constexpr std::chrono::seconds kLookAgainAfter{1};
 constexpr std::string_view kProgram = "lyred: ";
 constexpr std::string_view kAllowed = ", allowed: ";
 /// In the line about isolated cores, before the setting.
@@ -128,7 +132,8 @@ std::vector<Finding> check_socket(const std::string& path) {
   return {fine("socket", saw + ": " + members_of + " may open it")};
 }
 
-std::vector<Finding> check_running(const Snapshot& snapshot, const std::string& own_version) {
+std::vector<Finding> check_running(const Snapshot& snapshot, const Snapshot* earlier,
+                                   const std::string& own_version) {
   std::vector<Finding> findings;
   const std::string saw = "lyred " + snapshot.daemon_version + ", pid " +
                           std::to_string(snapshot.pid) + ", this lyre is " + own_version;
@@ -138,9 +143,11 @@ std::vector<Finding> check_running(const Snapshot& snapshot, const std::string& 
     findings.push_back(note("daemon", saw, "the daemon that runs is not the one installed",
                             "systemctl restart lyred    # NCCL's connections continue"));
   }
-  for (const auto check :
-       {check_links, check_addresses, check_offloads, check_paths, check_checksums}) {
+  for (const auto check : {check_links, check_addresses, check_offloads, check_paths}) {
     for (Finding& finding : check(snapshot)) findings.push_back(std::move(finding));
+  }
+  for (Finding& finding : check_checksums(snapshot, earlier)) {
+    findings.push_back(std::move(finding));
   }
   return findings;
 }
@@ -162,7 +169,11 @@ bool is_daemon_there(const char* socket) {
 
 std::vector<Finding> check_daemon(const char* socket) {
   try {
-    return check_running(StatsSegment(socket).look(), lyre_version());
+    const StatsSegment segment(socket);
+    const Snapshot first = segment.look();
+    if (!has_bad_checksums(first)) return check_running(first, nullptr, lyre_version());
+    std::this_thread::sleep_for(kLookAgainAfter);
+    return check_running(segment.look(), &first, lyre_version());
   } catch (const Failure& failure) {
     return {check_silent(failure.what(), silence_of(failure))};
   }

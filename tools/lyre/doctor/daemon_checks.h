@@ -40,8 +40,11 @@ Silence silence_of(const Failure& failure);
 bool is_daemon_there(const char* socket);
 
 /// The daemon's version and ports, and packets that it drops for a reason that has a remedy.
-std::vector<Finding> check_running(const Snapshot& snapshot, const std::string& own_version);
-/// The same of the daemon at `socket`, or why it cannot be asked.
+/// `earlier`: a look at the same daemon; nullptr: there was none.
+std::vector<Finding> check_running(const Snapshot& snapshot, const Snapshot* earlier,
+                                   const std::string& own_version);
+/// The same of the daemon at `socket`, or why it cannot be asked. Takes a second where what was
+/// dropped has to be looked at twice.
 std::vector<Finding> check_daemon(const char* socket);
 
 }  // namespace lyre::tools

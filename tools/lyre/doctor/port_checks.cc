@@ -21,6 +21,18 @@ constexpr int64_t kClaimIsPastNs = 600'000'000'000;
 /// Headers of IP and TCP, without options: what RFC 9293 3.7.1 subtracts from the MTU.
 constexpr uint32_t kIpv4HeadersBytes = 40;
 constexpr uint32_t kIpv6HeadersBytes = 60;
+/// What every path carries. TCP uses it while it does not know more (tcp/path_mtu.h), or a router
+/// told it: that of WireGuard may have 1280.
+constexpr uint32_t kIpv4MtuBytesMin = 576;
+constexpr uint32_t kIpv6MtuBytesMin = 1280;
+/// What TCP's search for more tries (tcp/path_mtu.cc). The path may carry more than the last that
+/// arrived.
+constexpr std::array<uint32_t, 7> kSearchedMtus = {1280, 1400, 1450, 1500, 3900, 8500, 8896};
+/// Headers of IP and ICMP: what `ping -s` does not count.
+constexpr uint32_t kPingHeadersBytes = 28;
+constexpr uint32_t kPing6HeadersBytes = 48;
+/// A wire corrupts fewer segments. A kernel that computes no checksums makes all of its own wrong.
+constexpr uint64_t kGoodForEachBad = 1000;
 
 Finding check_link(const PortSnapshot& port) {
   const std::string link = port.name + ": " + port.device + ", link " + link_text(port);
@@ -126,6 +138,31 @@ std::map<std::string, Path> paths_of(const Snapshot& snapshot) {
   return out;
 }
 
+uint32_t ping_headers_bytes(const std::string& peer) {
+  return is_ipv4_address(peer) ? kPingHeadersBytes : kPing6HeadersBytes;
+}
+
+/// TCP does not know more of this path, for the moment or for good, or a router told this size.
+Finding check_silent_path(const std::string& peer, const Path& path, const std::string& saw) {
+  return note("path mtu", saw,
+              "larger packets do not arrive, or did not for a moment: the limit is from " +
+                  std::to_string(path.carried_bytes) + " to " +
+                  std::to_string(path.port->mtu_bytes),
+              "`ping -M do -s SIZE " + peer +
+                  "` in this network: the largest SIZE that is answered, plus " +
+                  std::to_string(ping_headers_bytes(peer)) +
+                  ", is the `mtu` for the [[port]] on both hosts; or a larger MTU in the network");
+}
+
+/// A step of TCP's search.
+Finding check_searched_path(const std::string& peer, const Path& path, const std::string& saw) {
+  return note("path mtu", saw, "TCP knows of no larger ones that arrive",
+              "mtu = " + std::to_string(path.carried_bytes) +
+                  " at least of the [[port]] on both hosts, `ping -M do -s SIZE " + peer +
+                  "` shows whether more: SIZE plus " + std::to_string(ping_headers_bytes(peer)) +
+                  "; or a larger MTU in the network");
+}
+
 Finding check_path(const std::string& peer, const Path& path) {
   const std::string saw = peer + ": packets of " + std::to_string(path.carried_bytes) +
                           " bytes, the MTU of " + path.port->name + " is " +
@@ -133,6 +170,12 @@ Finding check_path(const std::string& peer, const Path& path) {
   if (path.is_peers_limit) {
     return note("path mtu", saw, "the peer takes no larger ones: more packets for the same bytes",
                 "the same `mtu` of the [[port]] on both hosts");
+  }
+  const uint32_t least = is_ipv4_address(peer) ? kIpv4MtuBytesMin : kIpv6MtuBytesMin;
+  if (path.carried_bytes == least) return check_silent_path(peer, path, saw);
+  if (std::find(kSearchedMtus.begin(), kSearchedMtus.end(), path.carried_bytes) !=
+      kSearchedMtus.end()) {
+    return check_searched_path(peer, path, saw);
   }
   return note("path mtu", saw,
               "the network between carries no larger ones: packets were lost until that was found",
@@ -146,6 +189,19 @@ uint64_t dropped(const Snapshot& snapshot, Drop reason) {
     sum += worker.drops[static_cast<size_t>(reason)];
   }
   return sum;
+}
+
+uint64_t segments_in(const Snapshot& snapshot) {
+  uint64_t sum = 0;
+  for (const WorkerSnapshot& worker : snapshot.workers) sum += worker[Counter::tcp_segments_in];
+  return sum;
+}
+
+/// Whether the other end of a port may be a kernel that computes no checksums.
+bool has_interface(const Snapshot& snapshot) {
+  return std::any_of(snapshot.ports.begin(), snapshot.ports.end(), [](const PortSnapshot& port) {
+    return port.device.find("iface=") != std::string::npos;
+  });
 }
 
 }  // namespace
@@ -192,21 +248,32 @@ std::vector<Finding> check_paths(const Snapshot& snapshot) {
   return findings;
 }
 
-std::vector<Finding> check_checksums(const Snapshot& snapshot) {
+std::vector<Finding> check_checksums(const Snapshot& snapshot, const Snapshot* earlier) {
   const uint64_t bad = dropped(snapshot, Drop::kTcpBadChecksum);
   if (bad == 0) return {};
-  const bool is_on_interface = std::any_of(
-      snapshot.ports.begin(), snapshot.ports.end(),
-      [](const PortSnapshot& port) { return port.device.find("iface=") != std::string::npos; });
-  const std::string saw = std::to_string(bad) + " segments with a wrong checksum were dropped";
-  if (is_on_interface) {
-    return {problem("checksums", saw,
-                    "a kernel at the other end of a virtual wire leaves checksums to hardware that "
-                    "is not there",
-                    "at the other end: ethtool -K INTERFACE tx off")};
+  const uint64_t before = earlier != nullptr ? dropped(*earlier, Drop::kTcpBadChecksum) : bad;
+  std::string saw =
+      std::to_string(bad) + " segments with a wrong checksum were dropped since the start";
+  if (bad > before) saw += ", " + std::to_string(bad - before) + " of them between two looks";
+  if (!has_interface(snapshot)) {
+    return {note("checksums", saw, "the network or a NIC corrupts packets",
+                 "look at the counters of switches and of the NIC")};
   }
-  return {note("checksums", saw, "the network or a NIC corrupts packets",
-               "look at the counters of switches and of the NIC")};
+  const std::string mend = "at the other end: ethtool -K INTERFACE tx off";
+  if (bad <= before && bad <= segments_in(snapshot) / kGoodForEachBad) {
+    return {note("checksums", saw,
+                 "the network corrupted packets, or a kernel at the other end of a virtual wire "
+                 "left checksums to hardware that is not there",
+                 "if there are more: " + mend)};
+  }
+  return {problem("checksums", saw,
+                  "a kernel at the other end of a virtual wire leaves checksums to hardware that "
+                  "is not there",
+                  mend)};
+}
+
+bool has_bad_checksums(const Snapshot& snapshot) {
+  return dropped(snapshot, Drop::kTcpBadChecksum) > 0;
 }
 
 }  // namespace lyre::tools

@@ -20,7 +20,10 @@ std::vector<Finding> check_offloads(const Snapshot& snapshot);
 /// The peers of open sessions to which the path, or the peer's own port, carries less than the MTU
 /// of the port.
 std::vector<Finding> check_paths(const Snapshot& snapshot);
-/// Segments that were dropped for their checksum; nothing if there were none.
-std::vector<Finding> check_checksums(const Snapshot& snapshot);
+/// Segments that were dropped for their checksum; nothing if there were none. A problem where they
+/// are many, or more than in `earlier`, a look at the same daemon; nullptr: there was none.
+std::vector<Finding> check_checksums(const Snapshot& snapshot, const Snapshot* earlier);
+/// Whether that check needs an earlier look.
+bool has_bad_checksums(const Snapshot& snapshot);
 
 }  // namespace lyre::tools

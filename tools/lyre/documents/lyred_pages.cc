@@ -33,7 +33,7 @@ Stop: sessions are reset, ports are closed.
 .B SIGHUP
 Read the configuration again.
 .B daemon.log_level
-takes effect; every other key needs an upgrade or a restart.
+takes effect, except on DPDK's log; every other key needs an upgrade or a restart.
 .SH EXIT STATUS
 .TP
 .B 0
@@ -47,9 +47,14 @@ was done.
 It could not start, or a worker hung while it stopped, or
 .B \-\-upgrade
 was refused: the running daemon goes on as it was.
+What only an opened device shows is of this kind: a NIC that is not bound, an MTU above the
+device's, fewer queue pairs than workers.
+The service starts it again.
 .TP
 .B 2
-The command line or the configuration is wrong, or a privilege is missing that a port needs.
+The command line or the configuration is wrong, or a privilege is missing that a port needs, or
+.B \-\-check
+found something wrong.
 The service does not start it again.
 )";
 

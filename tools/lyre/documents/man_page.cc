@@ -20,10 +20,10 @@ A reader that closed the pipe is no failure.
 Wrong use: an unknown command, option or value.
 .TP
 .B 3
-No daemon at the socket, no permission to open it, or a daemon that does not speak with this
+No daemon at the socket, no permission to open it, a daemon that does not speak with this
 .B lyre
-or has disconnected it.
-A watch ends with it when the daemon ends.
+or has disconnected it, or one that does not answer for two seconds, as during a long upgrade.
+A watch ends with it, too, when the daemon ends or does not answer for so long.
 )";
 
 constexpr const char* kEnvironment = R"(.SH ENVIRONMENT
@@ -32,6 +32,17 @@ constexpr const char* kEnvironment = R"(.SH ENVIRONMENT
 The daemon's socket, where
 .B \-\-socket
 is not given.
+.TP
+.B LYRE_TELEMETRY_DIR
+The directory in which
+.BR lyre\-comms (1)
+and
+.BR lyre\-metrics (1)
+look for what NCCL's plugin writes, where
+.B \-\-directory
+is not given.
+.PP
+Each other variable that begins with LYRE_ and that no program of Lyre reads is named in a warning.
 )";
 
 std::string arguments_of(const CommandText& command) {

@@ -50,7 +50,7 @@ void CommGroups::look(const CommsSnapshot& comms) {
   std::map<CommKey, CommCounts> now;
   for (const CommsOfProcess& process : comms.processes) {
     if (process.comms.empty()) continue;
-    const Program place = place_of(process, comms.at_ns);
+    const MetricPlace place = places_.of(process.uid, printable(process.program), comms.at_ns);
     for (const CommView& view : process.comms) {
       const bool is_sender = view.is_sender != 0;
       CommGroup& group = groups_[{place.uid, place.name, is_sender}];
@@ -66,42 +66,10 @@ void CommGroups::look(const CommsSnapshot& comms) {
 }
 
 void CommGroups::forget_old(int64_t now_ns) {
-  std::erase_if(seen_ns_,
-                [&](const auto& each) { return now_ns - each.second > kMetricProgramHoldNs; });
+  places_.forget_old(now_ns);
   std::erase_if(groups_, [this](const auto& each) {
-    return !seen_ns_.contains({each.first.uid, each.first.program});
+    return !places_.holds({each.first.uid, each.first.program});
   });
-}
-
-/// Programs without a place share one: of their uid, or of all where there is none for the uid.
-CommGroups::Program CommGroups::place_of(const CommsOfProcess& process, int64_t now_ns) {
-  const std::string uid = std::to_string(process.uid);
-  const Program own{uid, printable(process.program)};
-  if (try_place(own, kMetricProgramsPerUidMax, now_ns)) return own;
-  const Program others{uid, kOtherPrograms};
-  if (try_place(others, kMetricProgramsPerUidMax + 1, now_ns)) return others;
-  const Program of_all{kOtherPrograms, kOtherPrograms};
-  seen_ns_[of_all] = now_ns;
-  return of_all;
-}
-
-bool CommGroups::try_place(const Program& program, uint32_t most_of_uid, int64_t now_ns) {
-  const auto at = seen_ns_.find(program);
-  if (at == seen_ns_.end() &&
-      (seen_ns_.size() >= kMetricProgramsMax || places_of(program.uid) >= most_of_uid)) {
-    return false;
-  }
-  seen_ns_[program] = now_ns;
-  return true;
-}
-
-uint32_t CommGroups::places_of(const std::string& uid) const {
-  uint32_t count = 0;
-  for (auto at = seen_ns_.lower_bound({uid, ""}); at != seen_ns_.end(); ++at) {
-    if (at->first.uid != uid) break;
-    ++count;
-  }
-  return count;
 }
 
 }  // namespace lyre::tools

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,14 +18,20 @@ namespace {
 
 using prometheus::MetricFamily;
 
-CommsSnapshot comms_now(const std::vector<std::string>& directories) {
+int64_t steady_now_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return read_comms(directories, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
 std::vector<MetricFamily> joined(std::vector<MetricFamily> a, std::vector<MetricFamily> b) {
   a.insert(a.end(), std::make_move_iterator(b.begin()), std::make_move_iterator(b.end()));
   return a;
+}
+
+Snapshot look_at_daemon(const GlobalOptions& globals, ClientGroups& clients) {
+  Snapshot snapshot = StatsSegment(globals.socket_or_default()).look();
+  clients.look(snapshot, steady_now_ns());
+  return snapshot;
 }
 
 /// The daemon, as scrapes see it. The reason for which it cannot be read is one line on stderr, and
@@ -35,12 +42,12 @@ class ScrapedDaemon {
 
   std::vector<MetricFamily> families() {
     try {
-      const Snapshot snapshot = StatsSegment(globals_.socket_or_default()).look();
+      const Snapshot snapshot = look_at_daemon(globals_, clients_);
       note("");
-      return metrics_of(&snapshot);
+      return metrics_of(&snapshot, clients_);
     } catch (const Failure& failure) {
       note(failure.what());
-      return metrics_of(nullptr);
+      return metrics_of(nullptr, clients_);
     }
   }
 
@@ -52,6 +59,7 @@ class ScrapedDaemon {
   }
 
   const GlobalOptions& globals_;
+  ClientGroups clients_;
   std::string failure_;  ///< of the last scrape; empty: none
 };
 
@@ -61,7 +69,7 @@ class ScrapedComms {
   explicit ScrapedComms(const MetricsOptions& options) : options_(options) {}
 
   std::vector<MetricFamily> families() {
-    const CommsSnapshot comms = comms_now(options_.telemetry_directories);
+    const CommsSnapshot comms = read_comms(options_.telemetry_directories, steady_now_ns());
     groups_.look(comms);
     std::vector<MetricFamily> out = metrics_of(comms, groups_);
     return options_.is_per_comm ? joined(std::move(out), metrics_of_each(comms)) : out;
@@ -76,10 +84,22 @@ std::string text_of(std::vector<MetricFamily> of_daemon, ScrapedComms& comms) {
   return prometheus::TextSerializer().Serialize(joined(std::move(of_daemon), comms.families()));
 }
 
+/// What a scrape gets, also where the daemon cannot be read.
+/// Fails: throws Failure then, after it has printed.
 void print_once(const GlobalOptions& globals, const MetricsOptions& options) {
-  const Snapshot snapshot = StatsSegment(globals.socket_or_default()).look();
+  ClientGroups clients;
   ScrapedComms comms(options);
-  std::cout << text_of(metrics_of(&snapshot), comms) << std::flush;
+  std::vector<MetricFamily> of_daemon;
+  std::optional<Failure> failure;
+  try {
+    const Snapshot snapshot = look_at_daemon(globals, clients);
+    of_daemon = metrics_of(&snapshot, clients);
+  } catch (const Failure& caught) {
+    failure = caught;
+    of_daemon = metrics_of(nullptr, clients);
+  }
+  std::cout << text_of(std::move(of_daemon), comms) << std::flush;
+  if (failure) throw *failure;
 }
 
 }  // namespace

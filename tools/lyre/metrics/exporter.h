@@ -17,7 +17,7 @@ struct MetricsOptions {
 /// `lyre metrics`: serves /metrics until SIGINT or SIGTERM. Each scrape reads the stats segment, so
 /// the daemon does nothing for it.
 /// Fails: throws Failure. A daemon that cannot be read is no failure of the server: `lyre_up` is 0
-/// then, and a line on stderr has the reason.
+/// then, and a line on stderr has the reason. With is_once it is one, after the same was printed.
 void run_metrics(const GlobalOptions& globals, const MetricsOptions& options);
 
 }  // namespace lyre::tools

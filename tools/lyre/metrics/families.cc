@@ -1,16 +1,12 @@
 #include "tools/lyre/metrics/families.h"
 
-#include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 
 #include "stack/base/mac_address.h"
-#include "tools/lyre/clients.h"
 #include "tools/lyre/metrics/family_list.h"
 #include "tools/lyre/network.h"
 #include "tools/lyre/printable.h"
-#include "tools/lyre/sessions.h"
 #include "tools/lyre/units.h"
 
 namespace lyre::tools {
@@ -46,10 +42,6 @@ void add_daemon(FamilyList& out, const Snapshot& daemon) {
 }
 
 void add_workers(FamilyList& out, const Snapshot& daemon) {
-  std::map<uint32_t, uint64_t> time_waits;
-  for (const channel::SessionView& view : daemon.sessions) {
-    if (is_time_wait(view)) ++time_waits[view.worker];
-  }
   for (uint32_t i = 0; i < daemon.workers.size(); ++i) {
     const WorkerSnapshot& worker = daemon.workers[i];
     const Labels labels = {{"worker", std::to_string(i)}};
@@ -66,7 +58,7 @@ void add_workers(FamilyList& out, const Snapshot& daemon) {
     out.gauge("lyre_worker_connections", "Connections, with those in TIME-WAIT", labels,
               static_cast<double>(worker.sessions_open));
     out.gauge("lyre_worker_time_waits", "Connections that only wait for stray packets", labels,
-              static_cast<double>(time_waits[i]));
+              static_cast<double>(worker.time_waits));
     out.gauge("lyre_worker_rx_slots", "Packet buffers for reception", labels,
               static_cast<double>(worker.rx_slots_total));
     out.gauge("lyre_worker_rx_slots_free", "Free packet buffers for reception", labels,
@@ -111,42 +103,28 @@ void add_port_counters(FamilyList& out, const PortSnapshot& port) {
   }
 }
 
-/// The clients of one label added up: a label stays when a process ends, and a pid does not. Of the
-/// ratio there is the largest one: a sum would hide a client among others of its label, and a
-/// worker among others.
-void add_clients(FamilyList& out, const Snapshot& daemon) {
-  struct Sum {
-    uint64_t sessions = 0, sends = 0, slots_held = 0, slots_lent = 0;
-    double limit_ratio = 0;
-  };
-  std::map<std::string, Sum> sums;
-  for (const channel::ClientView& view : daemon.client_views) {
-    Sum& sum = sums[label_text(view.label)];
-    sum.sessions += view.sessions;
-    sum.sends += view.sends_under_way;
-    sum.slots_held += view.rx_slots_held;
-    sum.slots_lent += view.rx_slots_lent;
-    sum.limit_ratio = std::max(sum.limit_ratio, receive_limit_ratio(view));
-  }
-  for (const auto& [label, sum] : sums) {
-    const Labels labels = {{"client", label}};
-    out.gauge("lyre_client_sessions", "Sessions of clients with this label", labels,
-              static_cast<double>(sum.sessions));
+void add_clients(FamilyList& out, const ClientGroups& clients) {
+  for (const auto& [place, group] : clients.groups()) {
+    const Labels labels = {{"uid", place.uid}, {"client", place.name}};
+    out.gauge("lyre_client_sessions",
+              "Sessions of a user's clients of one label. Labels over a limit are added up as "
+              "\"other\"",
+              labels, static_cast<double>(group.sessions));
     out.gauge("lyre_client_unfinished_sends", "Their sends that are not acknowledged", labels,
-              static_cast<double>(sum.sends));
+              static_cast<double>(group.unfinished_sends));
     out.gauge("lyre_client_rx_slots_held", "Packet buffers with bytes of theirs", labels,
-              static_cast<double>(sum.slots_held));
+              static_cast<double>(group.slots_held));
     out.gauge("lyre_client_rx_slots_lent", "Those of them that are lent", labels,
-              static_cast<double>(sum.slots_lent));
+              static_cast<double>(group.slots_lent));
     out.gauge("lyre_client_rx_slots_limit_ratio",
               "The largest part of its limit of packet buffers that one of them holds at a worker",
-              labels, sum.limit_ratio);
+              labels, group.limit_ratio);
   }
 }
 
 }  // namespace
 
-std::vector<MetricFamily> metrics_of(const Snapshot* daemon) {
+std::vector<MetricFamily> metrics_of(const Snapshot* daemon, const ClientGroups& clients) {
   FamilyList out;
   out.gauge("lyre_up", "1 while the daemon answers", {}, daemon != nullptr ? 1 : 0);
   if (daemon == nullptr) return out.take();
@@ -157,7 +135,7 @@ std::vector<MetricFamily> metrics_of(const Snapshot* daemon) {
     add_workers(out, *daemon);
     for (const PortSnapshot& port : daemon->ports) add_port_counters(out, port);
   }
-  add_clients(out, *daemon);
+  add_clients(out, clients);
   return out.take();
 }
 

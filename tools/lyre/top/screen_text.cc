@@ -84,19 +84,37 @@ uint64_t drops_of(const Snapshot& snapshot, size_t reason) {
   return sum;
 }
 
-/// The reasons for which most packets were dropped since the look before.
-std::string drops_text(const Snapshot& now, const Snapshot* earlier, const Rates& rates) {
-  std::vector<std::pair<uint64_t, size_t>> grown;
-  for (size_t reason = 0; earlier != nullptr && reason < kDropCount; ++reason) {
-    const uint64_t before = drops_of(*earlier, reason);
-    const uint64_t count = drops_of(now, reason);
-    if (count > before) grown.emplace_back(count - before, reason);
+uint64_t missed_by_all(const Snapshot& snapshot) {
+  uint64_t sum = 0;
+  for (const PortSnapshot& port : snapshot.ports) sum += missed_of(port);
+  return sum;
+}
+
+uint64_t not_sent_by_all(const Snapshot& snapshot) {
+  uint64_t sum = 0;
+  for (const PortSnapshot& port : snapshot.ports) {
+    sum += sum_of_queues(port)[QueueCounter::tx_dropped];
   }
-  std::ranges::sort(grown, std::greater{});
+  return sum;
+}
+
+/// The reasons for which most packets were dropped since the look before, and what ports lost.
+std::string drops_text(const Snapshot& now, const Snapshot* earlier, const Rates& rates) {
+  if (earlier == nullptr) return "dropped: nothing";
+  std::vector<std::pair<uint64_t, const char*>> grown;
+  const auto add = [&grown](uint64_t before, uint64_t count, const char* key) {
+    if (count > before) grown.emplace_back(count - before, key);
+  };
+  for (size_t reason = 0; reason < kDropCount; ++reason) {
+    add(drops_of(*earlier, reason), drops_of(now, reason), kDropTexts[reason].key);
+  }
+  add(missed_by_all(*earlier), missed_by_all(now), "missed");
+  add(not_sent_by_all(*earlier), not_sent_by_all(now), "not sent");
   if (grown.empty()) return "dropped: nothing";
+  std::ranges::stable_sort(grown, std::greater{}, [](const auto& each) { return each.first; });
   std::string out = "dropped a second:";
-  for (const auto& [count, reason] : grown) {
-    out += std::string(" ") + kDropTexts[reason].key + " " + rates.events(0, count);
+  for (const auto& [count, key] : grown) {
+    out += std::string(" ") + key + " " + rates.events(0, count);
   }
   return out;
 }
@@ -135,7 +153,7 @@ TextTable workers_table(const Snapshot& now, const Snapshot* earlier, const Rate
         {std::to_string(i),
          share_text(worker[Counter::busy_polls] - before[Counter::busy_polls],
                     worker[Counter::polls] - before[Counter::polls]),
-         std::to_string(worker.sessions_open), bits(Counter::tcp_payload_in),
+         std::to_string(sessions_in_use(worker)), bits(Counter::tcp_payload_in),
          bits(Counter::tcp_payload_out), bits(Counter::tcp_payload_retransmitted),
          std::to_string(worker.rx_slots_free) + "/" + std::to_string(worker.rx_slots_total)});
   }
@@ -153,6 +171,7 @@ TextTable ports_table(const Snapshot& now, const Snapshot* earlier, const Rates&
     const QueueSnapshot sum = sum_of_queues(now.ports[i]);
     const QueueSnapshot before =
         earlier != nullptr ? sum_of_queues(earlier->ports[i]) : QueueSnapshot{};
+    const uint64_t missed_before = earlier != nullptr ? missed_of(earlier->ports[i]) : 0;
     const auto bits = [&](QueueCounter counter) {
       return rates.bits(before[counter], sum[counter]);
     };
@@ -161,8 +180,8 @@ TextTable ports_table(const Snapshot& now, const Snapshot* earlier, const Rates&
     };
     table.add_row({cut(now.ports[i].name, 16), link_text(now.ports[i]),
                    bits(QueueCounter::rx_bytes), bits(QueueCounter::tx_bytes),
-                   events(QueueCounter::rx_missed), events(QueueCounter::tx_full),
-                   events(QueueCounter::tx_dropped)});
+                   rates.events(missed_before, missed_of(now.ports[i])),
+                   events(QueueCounter::tx_full), events(QueueCounter::tx_dropped)});
   }
   return table;
 }

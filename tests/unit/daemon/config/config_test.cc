@@ -410,6 +410,10 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{"[[port]]\nname=\"t\"\ndevice=\"net_tap0\"\naddress=\"10.9.0.1/24\"\n"
                   "trusted = true\nsuper_packets = true\n",
                   "f.toml:6: port.super_packets: of 't' is true for a device that is neither"},
+        WrongCase{
+            "[[port]]\nname=\"p\"\ndevice=\"net_af_packet0,iface=a\"\naddress=\"10.9.0.1/24\"\n"
+            "[[port]]\nname=\"x\"\ndevice=\"net_af_xdp0,iface=b\"\naddress=\"10.8.0.1/24\"\n",
+            "f.toml:7: port.device: 'net_af_xdp0,iface=b' of 'x' is beside a port that"},
         WrongCase{kBothFamilies + std::string("mtu = 1279\n"),
                   "f.toml:5: port.mtu: of 'rail0' is less than IPv6 needs"},
         WrongCase{kBothFamilies + std::string("[[route]]\nto=\"fd00:20::/32\"\n"

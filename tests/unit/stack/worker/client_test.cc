@@ -338,7 +338,13 @@ TEST(Close, TheOldestTimeWaitGivesWayWhenAllPlacesAreTaken) {
   }
   EXPECT_TRUE(hosts.app_a->others.empty()) << "a connect failed";
   EXPECT_EQ(hosts.a.stats().time_waits_cut.get(), 6u);
+  hosts.run_for(millis(200));
+  EXPECT_EQ(hosts.a.stats().time_waits.get(), 4u);
+  EXPECT_EQ(hosts.b.stats().time_waits.get(), 0u);
+  hosts.a.worker().check_invariants(UINT32_MAX);
   hosts.run_for(seconds(70));
+  EXPECT_EQ(hosts.a.stats().time_waits.get(), 0u);
+  hosts.a.worker().check_invariants(UINT32_MAX);
   EXPECT_EQ(hosts.a.stats().time_waits_cut.get(), 6u);
   EXPECT_TRUE(open_one_of(*hosts.app_a) == channel::SessionName{});
 }

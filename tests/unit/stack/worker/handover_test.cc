@@ -153,6 +153,53 @@ TEST(Handover, AnIpv6SessionWithoutARouteWaitsForOne) {
   EXPECT_EQ(successor.worker().connection_count(), 1u);
 }
 
+TEST(Handover, ATimeWaitIsCountedByTheSuccessor) {
+  TwoWorkers hosts;
+  ASSERT_TRUE(hosts.connect());
+  hosts.client_a->tell(channel::Op::kClose, hosts.app_a->only().name);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_b->only().is_finished; }));
+  hosts.client_b->tell(channel::Op::kClose, hosts.app_b->only().name);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.a.stats().time_waits.get() == 1; }));
+  record::Writer out;
+  hosts.a.worker().write_handover(out);
+  io::sim::Link link{io::sim::LinkOptions{}};
+  std::vector<worker::Command> memory;
+  hosts.client_a->describe_memory(memory);
+  WorkerHost successor(link, {});
+  record::Reader in(out.bytes());
+  ASSERT_TRUE(successor.worker().take_over(memory, in, hosts.now));
+  EXPECT_EQ(successor.worker().connection_count(), 1u);
+  for (int i = 0; i < 40; ++i) successor.worker().poll_once(hosts.now + millis(10) * i);
+  EXPECT_EQ(successor.worker().connection_count(), 1u);
+  EXPECT_EQ(successor.stats().sessions_open.get(), 1u);
+  EXPECT_EQ(successor.stats().time_waits.get(), 1u);
+  successor.worker().check_invariants(UINT32_MAX);
+}
+
+TEST(Handover, ASessionWithoutARowIsCountedByTheSuccessor) {
+  TwoWorkers hosts;
+  ASSERT_TRUE(hosts.connect());
+  record::Writer out;
+  hosts.a.worker().write_handover(out);
+  io::sim::Link link{io::sim::LinkOptions{}};
+  io::sim::Memory packets(
+      {.rx_slots = 512, .frame_bytes = link.options().mtu_bytes + 64, .tx_packets = 256});
+  const worker::PortBinding port{.io = &link.add_queue(0, packets),
+                                 .addresses = {InterfaceAddress::of(IpAddress::v4(0x0a090001), 24)},
+                                 .mtu_bytes = link.options().mtu_bytes};
+  worker::WorkerConfig config;
+  config.engine = {.connections_max = 64, .sent_records_max = 1024, .received_runs_max = 1024};
+  channel::WorkerStats stats;
+  worker::Worker successor(config, packets, {&port, 1}, {}, {.worker = &stats});
+  std::vector<worker::Command> memory;
+  hosts.client_a->describe_memory(memory);
+  record::Reader in(out.bytes());
+  ASSERT_TRUE(successor.take_over(memory, in, hosts.now));
+  for (int i = 0; i < 10; ++i) successor.poll_once(hosts.now + millis(10) * i);
+  EXPECT_EQ(stats.sessions_without_row.get(), 1u);
+  successor.check_invariants(UINT32_MAX);
+}
+
 TEST(Handover, LeavesTheWorkerAsItIs) {
   HandoverBed bed;
   const std::vector<uint8_t> first = bed.records_of(1);

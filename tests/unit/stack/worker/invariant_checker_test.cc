@@ -31,6 +31,17 @@ TEST_F(InvariantCheckerTest, FindsASendThatIsNotCountedWithItsClient) {
   EXPECT_DEATH(invariants.check(kAll), "sends_under_way");
 }
 
+TEST_F(InvariantCheckerTest, FindsATimeWaitThatIsNotThere) {
+  ++state.time_waits;
+  EXPECT_DEATH(invariants.check(kAll), "time_waits");
+}
+
+TEST_F(InvariantCheckerTest, FindsASessionWithoutARowThatIsNotThere) {
+  invariants.check(kAll);
+  ++state.without_row;
+  EXPECT_DEATH(invariants.check(kAll), "without_row");
+}
+
 TEST_F(InvariantCheckerTest, FindsAConnectionThatItsTupleDoesNotLeadTo) {
   state.flows.erase(state.engine.tuple(conn), conn);
   EXPECT_DEATH(invariants.check(1), "find_connection");

@@ -33,6 +33,18 @@ class StatsWriterTest : public WorkerParts {
     channel::SessionView view{};
     return rows[row].read(view);
   }
+  /// So many neighbours that a pass needs a second turn.
+  void lengthen_pass() {
+    state.stats.neighbours = neighbours;
+    for (uint32_t host = 0; host <= kNeighboursShownPerPollMax; ++host) {
+      static_cast<void>(state.neighbours.resolve(0, IpAddress::v4(0x0a090010 + host), state.now));
+    }
+  }
+  void release(uint32_t conn) {
+    lifecycle.forget_context(conn);
+    lifecycle.end_silently(conn);
+    ASSERT_FALSE(state.engine.is_open(conn));
+  }
   /// A listener, and the number of its row.
   uint32_t add_listener(uint16_t port) {
     const uint32_t index = state.listeners.add({.local = {kOwn, port}, .context = kContext});
@@ -42,6 +54,7 @@ class StatsWriterTest : public WorkerParts {
 
   std::vector<channel::SessionRow> rows{kRows};
   std::vector<channel::ClientRow> clients{4};
+  std::vector<channel::NeighbourRow> neighbours{2 * kNeighboursShownPerPollMax};
 };
 
 TEST_F(StatsWriterTest, TurnsAreCountedAndThoseWithWorkAlsoAsBusy) {
@@ -109,11 +122,7 @@ TEST_F(StatsWriterTest, TheNextPassIsDueAfterThePeriodWhenSomethingChanged) {
 // A session that changed after its row was written was shown as it was before, for as long as the
 // worker was idle.
 TEST_F(StatsWriterTest, WorkDuringAPassIsShownByTheNextOne) {
-  std::vector<channel::NeighbourRow> neighbours(2 * kNeighboursShownPerPollMax);
-  state.stats.neighbours = neighbours;
-  for (uint32_t host = 0; host <= kNeighboursShownPerPollMax; ++host) {
-    static_cast<void>(state.neighbours.resolve(0, IpAddress::v4(0x0a090010 + host), state.now));
-  }
+  lengthen_pass();
   const uint32_t conn = open();
   stats_writer.after_turn(1);
   ASSERT_TRUE(is_shown(conn));
@@ -167,6 +176,43 @@ TEST_F(StatsWriterTest, ListenersHaveRowsWhereNotAllConnectionsDo) {
   state.listeners.remove(index);
   stats_writer.write_listener_row(index);
   EXPECT_FALSE(is_shown(1 + index));
+}
+
+TEST_F(StatsWriterTest, ConnectionsWithoutARowAreCounted) {
+  state.stats.connection_rows = 1;
+  open();
+  write_all();
+  EXPECT_EQ(stats.sessions_without_row.get(), 0u);
+  open();
+  const uint32_t last = open();
+  state.now += kStatsPeriod;
+  write_all();
+  EXPECT_EQ(stats.sessions_open.get(), 3u);
+  EXPECT_EQ(stats.sessions_without_row.get(), 2u);
+  state.now += kStatsPeriod;
+  write_all();
+  EXPECT_EQ(stats.sessions_without_row.get(), 2u) << "each pass counts anew";
+  release(last);
+  state.now += kStatsPeriod;
+  write_all();
+  EXPECT_EQ(stats.sessions_without_row.get(), 1u);
+  invariants.check(UINT32_MAX);
+}
+
+// The rows that a pass had written were compared with the connections at its end.
+TEST_F(StatsWriterTest, ConnectionsThatCloseDuringAPassHadRows) {
+  state.stats.connection_rows = 2;
+  lengthen_pass();
+  open();
+  const uint32_t closing = open();
+  open();
+  stats_writer.after_turn(1);
+  ASSERT_TRUE(is_shown(closing));
+  ASSERT_LE(stats_writer.next_deadline(), state.now) << "the pass is not complete";
+  release(closing);
+  write_rest();
+  EXPECT_EQ(stats.sessions_open.get(), 2u);
+  EXPECT_EQ(stats.sessions_without_row.get(), 1u);
 }
 
 TEST_F(StatsWriterTest, ASessionNamesTheContextOfItsOwner) {
