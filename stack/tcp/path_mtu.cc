@@ -22,7 +22,7 @@ constexpr uint8_t kLossesPerTest = 3;
 constexpr Nanos kReducedLife = seconds(600);
 
 /// RFC 4821 7.3, RFC 8899 5.3.2: the MTUs that the search tries. IPv6's minimum, tunnels, VXLAN
-/// over Ethernet, Ethernet, 4 KiB of payload, jumbo frames between and in clouds.
+/// over Ethernet, Ethernet, Azure's NICs by MANA, jumbo frames between and in clouds.
 constexpr uint16_t kMtuSteps[] = {1280, 1400, 1450, 1500, 3900, 8500, 8896};
 
 /// RFC 6928 2: the number of segments that may be sent at once into an unknown path.
@@ -76,7 +76,8 @@ Nanos probe_wait(const Connection& c) {
 }
 
 /// A router refuses the path probe, and carries what the others have. RFC 4821 7.6.2: the loss of a
-/// probe is no sign of congestion.
+/// probe is no sign of congestion. What it tells between the two sizes is not used: the search has
+/// fixed steps.
 bool is_probe_refused(Core& core, Connection& c, SeqNum quoted, uint32_t mss_bytes) {
   if (!is_reduced(c) || mss_bytes < c.snd.mss_bytes || mss_bytes >= path_probe_mss(c)) return false;
   Scoreboard board(core, c);
@@ -128,6 +129,8 @@ void assume_path_mtu(Connection& c, uint16_t mss_bytes, Nanos since) {
   keep_segments(c.cc, mss_bytes);
   set_mss(c, mss_bytes);
   c.snd.mss_reduced_at = since;
+  // With this size the search of that connection began: it may have found a larger one since.
+  if (mss_bytes == mss_everywhere(c.tuple.remote.address)) c.snd.path_test = PathTest::kSearch;
 }
 
 void suspect_black_hole(Connection& c, Nanos now) {

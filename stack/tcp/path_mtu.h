@@ -16,7 +16,8 @@ namespace lyre::tcp {
 /// Where the small size is kept, the search for what lies between begins: one segment, the path
 /// probe, has the next larger of the usual sizes, and what arrives is the new size (RFC 4821 7.3,
 /// RFC 8899 5.3). A probe that is lost twice ends the search. After some time it begins again, with
-/// one probe, also where ICMP told the size.
+/// one probe, also where ICMP told the size. A size that is smaller by no more than what options
+/// take ends after that time: a probe could not be told from it.
 
 /// The MSS that every path carries to `peer`; also the MSS of a peer that sends no option (RFC 9293
 /// 3.7.1).

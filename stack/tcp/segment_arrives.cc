@@ -150,8 +150,10 @@ void note_sign_of_life(Connection& c, Nanos now) {
 }
 
 /// A peer that was not heard for so long may have lost everything it sent, and begins again with
-/// one segment (RFC 5681 3.1, 4.1): a delayed ACK would cost it 40 ms. Linux does the same.
-void hasten_acks_after_outage(Connection& c, Nanos now) {
+/// one segment (RFC 5681 3.1, 4.1): a delayed ACK would cost it 40 ms. It has more to send, so the
+/// segment has no PSH.
+void hasten_acks_after_outage(Connection& c, const SegmentIn& segment, Nanos now) {
+  if (segment.payload_bytes == 0 || segment.flags.has(TcpFlags::kPsh)) return;
   if (now - c.last_heard_at < c.rtt.rto) return;
   c.rcv.quick_acks = std::max(c.rcv.quick_acks, kQuickAcksAfterOutage);
 }
@@ -175,7 +177,7 @@ void run_steps(Core& core, Connection& c, const SegmentIn& segment, Nanos now, E
   if (check_syn(core, c, segment, now, effects) == Verdict::kDone) return;
   if (process_ack(core, c, segment, now, effects) == Verdict::kDone) return;
   effects.changes = c.changes;
-  if (segment.payload_bytes > 0) hasten_acks_after_outage(c, now);
+  hasten_acks_after_outage(c, segment, now);
   note_sign_of_life(c, now);
   take_timestamp(c, segment, now);
   if (c.state == State::kTimeWait) return process_in_time_wait(core, c, segment, now, effects);

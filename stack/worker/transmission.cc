@@ -125,9 +125,10 @@ void Transmission::note_turn(uint32_t conn, const Sent& sent) {
   state_.notifier.mark(conn);
 }
 
-/// Later sessions to the peer begin with segments that its path carries, until the entry ends. Only
-/// losses of a session lead here, so a peer can shrink only the segments that it gets itself. What
-/// was noted since is kept: routers may have reported more.
+/// Later sessions to the peer begin with segments that its path carries, until the entry ends: with
+/// what ICMP, the test or the search of a session found that sends again now. A peer can shrink
+/// only the segments that it gets itself. What was noted since is kept: routers may have reported
+/// more.
 void Transmission::note_black_hole(uint32_t conn, const tcp::BlackHole& hole) {
   if (state_.now - hole.since >= ip::kPathMtuLife) return;
   const IpAddress& peer = state_.engine.tuple(conn).remote.address;

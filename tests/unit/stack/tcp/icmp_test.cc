@@ -42,39 +42,52 @@ TEST(Icmp, ANewConnectionStartsWithTheKnownPathMtu) {  // RFC 1191 6.3
 TEST(Icmp, ANewConnectionLeavesAKnownBlackHole) {  // RFC 8899 5.3
   for (const bool is_dialed : {true, false}) {
     Peer peer;
-    peer.open_with_path_mtu(576, is_dialed);
-    peer.app_send(5 * 536);
-    for (const SegmentOut& segment : peer.all()) EXPECT_EQ(segment.payload_bytes, 536u);
+    peer.open_with_path_mtu(640, is_dialed);
+    peer.app_send(5 * 600);
+    for (const SegmentOut& segment : peer.all()) EXPECT_EQ(segment.payload_bytes, 600u);
     ASSERT_TRUE(peer.engine.send_side(peer.conn).black_hole.has_value());
-    EXPECT_EQ(peer.engine.send_side(peer.conn).black_hole->mtu_bytes, 576u);
-    peer.ack(5 * 536);
+    EXPECT_EQ(peer.engine.send_side(peer.conn).black_hole->mtu_bytes, 640u);
+    peer.ack(5 * 600);
     peer.wait(seconds(601));
     peer.app_send(3000);
     const std::vector<SegmentOut> sent = peer.all();
     ASSERT_GT(sent.size(), 1u);
     EXPECT_EQ(sent[0].payload_bytes, 1000u);
-    EXPECT_EQ(sent[1].payload_bytes, 536u);
-    EXPECT_EQ(peer.info().mss_bytes, 536u);
-    peer.ack(5 * 536 + 1000);
+    EXPECT_EQ(sent[1].payload_bytes, 600u);
+    EXPECT_EQ(peer.info().mss_bytes, 600u);
+    peer.ack(5 * 600 + 1000);
     EXPECT_EQ(peer.info().mss_bytes, 1000u);
     EXPECT_FALSE(peer.engine.send_side(peer.conn).black_hole.has_value());
   }
+}
+
+// It had 536 bytes for ten minutes, while the connection that told it had found more.
+TEST(Icmp, ANewConnectionSearchesOnFromWhatEveryPathCarries) {
+  Peer peer;
+  peer.open_with_path_mtu(576, /*is_dialed=*/true);
+  peer.app_send(1000 + 2 * 536);
+  const std::vector<SegmentOut> sent = peer.all();
+  ASSERT_EQ(sent.size(), 3u);
+  EXPECT_EQ(sent[0].payload_bytes, 1000u);
+  EXPECT_EQ(sent[1].payload_bytes, 536u);
+  peer.ack(1000);
+  EXPECT_EQ(peer.info().mss_bytes, 1000u);
 }
 
 /// The peer's window lets out as much as was acknowledged, which is less than a large segment.
 TEST(Icmp, ABusyConnectionMakesRoomForTheLargeSegment) {
   constexpr uint32_t kWindowSegments = 4;
   Peer peer;
-  peer.open_with_path_mtu(576, /*is_dialed=*/true);
-  peer.window = kWindowSegments * 536;
+  peer.open_with_path_mtu(640, /*is_dialed=*/true);
+  peer.window = kWindowSegments * 600;
   peer.ack(0);
   peer.wait(seconds(600) - millis(10));
-  peer.app_send(20 * 536);
+  peer.app_send(20 * 600);
   peer.all();
   peer.wait(millis(20));
   std::vector<SegmentOut> sent;
   for (uint32_t acked = 1; acked <= kWindowSegments && sent.empty(); ++acked) {
-    peer.ack(acked * 536);
+    peer.ack(acked * 600);
     sent = peer.all();
   }
   ASSERT_FALSE(sent.empty());
@@ -97,16 +110,16 @@ TEST(Icmp, ASizeThatIsBarelySmallerEndsAfterTenMinutes) {  // RFC 1191 6.3
 
 TEST(Icmp, ASackOfTheLargeSegmentEndsAKnownBlackHole) {
   Peer peer;
-  peer.open_with_path_mtu(576, /*is_dialed=*/true);
+  peer.open_with_path_mtu(640, /*is_dialed=*/true);
   peer.wait(seconds(601));
   peer.app_send(500);
   EXPECT_EQ(peer.next()->payload_bytes, 500u);
   peer.app_send(2000);
   EXPECT_EQ(peer.next()->payload_bytes, 1000u);
-  EXPECT_EQ(peer.next()->payload_bytes, 536u);
-  peer.ack_with_sack(0, {{1500, 2036}});
-  EXPECT_EQ(peer.info().mss_bytes, 536u);
-  peer.ack_with_sack(0, {{500, 2036}});
+  EXPECT_EQ(peer.next()->payload_bytes, 600u);
+  peer.ack_with_sack(0, {{1500, 2100}});
+  EXPECT_EQ(peer.info().mss_bytes, 600u);
+  peer.ack_with_sack(0, {{500, 2100}});
   EXPECT_EQ(peer.info().mss_bytes, 1000u);
 }
 
