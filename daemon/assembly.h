@@ -102,8 +102,8 @@ class Assembly {
   /// Wall clock minus monotonic clock at the start, for workers and readers of the stats segment.
   const int64_t unix_offset_ns_;
   SipKey secret_;
-  // Members end in reverse: the backend outlives all that it made, and clients' memory outlives the
-  // ports that may read it.
+  // Members end in reverse: the backend outlives all that it made, and clients' memory, with its
+  // window (Backend::set_region_window()), outlives the ports that may read it.
   std::unique_ptr<io::Backend> backend_;
   std::unique_ptr<ContextRegistry> registry_;
   StatsSegment stats_;

@@ -431,8 +431,8 @@ class Reader {
   void check_beside_large_slots(const PortConfig& port) {
     constexpr size_t kLargeSlotBytes = 16 << 10;
     if (!port.device.starts_with("net_af_xdp") || system_page_bytes() > kLargeSlotBytes) return;
-    const auto is_large = [](const PortConfig& other) {
-      return other.has_super_packets || is_packet_socket(other);
+    const auto is_large = [&port](const PortConfig& other) {
+      return &other != &port && (other.has_super_packets || is_packet_socket(other));
     };
     if (std::none_of(config_.ports.begin(), config_.ports.end(), is_large)) return;
     complain(

@@ -177,7 +177,7 @@ class RegionRegistry {
   const PortMapping ports_;
   const Post post_;
   ArenaDone arena_done_;                          ///< none while this object ends
-  std::unique_ptr<RegionWindow> window_;          ///< made with the first region
+  std::unique_ptr<RegionWindow> window_;          ///< made with the first arena or region
   std::vector<std::unique_ptr<Region>> regions_;  ///< by index less kContextsMax
   std::vector<uint32_t> free_;                    ///< indices, the one to be used next at the end
   std::vector<Usage> usage_;                      ///< by context

@@ -270,7 +270,8 @@ void SendComm::replace_slow_lane(int64_t now_ns) {
   lane.is_unwanted = true;
   // Other source ports did not help. A stream that returns to a home which is still slow leaves it
   // the first time.
-  if (!is_rail_good(lanes_, lane) && lane.slow_again++ >= kSlowAgainMax) {
+  const bool may_leave = environment()->settings().uses_all_rails && !is_rail_good(lanes_, lane);
+  if (may_leave && lane.slow_again++ >= kSlowAgainMax) {
     lane.pair = pairs_.beside(lane.pair, lane.slow_again);
   }
   dial(lane, lane.pair, now_ns);

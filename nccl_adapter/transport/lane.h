@@ -79,7 +79,7 @@ struct Lane final : SessionOwner {
   size_t pair = 0;           ///< the one that it takes, or tries next
   size_t dialled_pair = 0;   ///< the one of `dial`
   size_t attached_pair = 0;  ///< the one of the last session; before the first one, home_pair
-  size_t far_pairs = 0;      ///< how often one that needs a router was tried
+  size_t far_pairs = 0;      ///< how often one that is not near was tried
   uint32_t returns = 0;      ///< how often the home pair was tried; see forgive()
   bool is_unwanted = false;  ///< works, but another one shall take its place
 

@@ -179,9 +179,10 @@ class Backend {
   /// `memories` come from make_memory().
   virtual Result<std::unique_ptr<Port>> open_port(const PortOptions& options,
                                                   std::span<PacketMemory* const> memories) = 0;
-  /// Addresses in which only client memory will lie. The caller keeps them reserved until it has
-  /// unmapped all of that for the ports. A backend may tell drivers of them as a whole; memory
-  /// elsewhere can be mapped as well. REQUIRES: none of it is mapped yet.
+  /// Addresses in which only client memory will lie. A backend may tell drivers of them as a whole;
+  /// memory elsewhere can be mapped as well. The caller keeps them reserved until it has unmapped
+  /// all of that for the ports, and has closed all ports. Once. Thread: the control thread, before
+  /// another thread maps memory.
   virtual void set_region_window(std::span<const uint8_t> /*window*/) {}
   /// Maps client memory for the ports' DMA before workers use it, because mapping may be slow:
   /// their PacketMemory::add_region() then returns at once. REQUIRES: the memory is mapped for

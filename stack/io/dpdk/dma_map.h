@@ -56,7 +56,8 @@ class DmaMap {
   void set_physical_addresses(bool is_physical) { is_physical_ = is_physical; }
   /// As Backend::set_region_window(). DPDK has RTE_MAX_MEMSEG_LISTS places for areas of memory:
   /// what lies in the window shares one, and other memory takes one each.
-  /// That one is taken while a device needs areas: other memory could take them all.
+  /// That one is taken, if one is left, while a device needs areas: other memory could take them
+  /// all. Thread: the control thread, before another thread adds memory.
   void set_window(std::span<const uint8_t> window);
 
   /// Memory that ports need, or whose data can be copied instead.
@@ -111,7 +112,7 @@ class DmaMap {
   /// One removal by a driver at a time: mlx5_common_dev_dma_unmap() changes the driver's list under
   /// a lock that readers share. Its additions take that lock for themselves. Taken last.
   std::mutex driver_mutex_;
-  /// Of area_users_; held while DPDK registers an area. Taken last.
+  /// Of area_users_; held while DPDK registers an area. Taken last, never with driver_mutex_.
   std::mutex areas_mutex_;
   /// Of ranges_, its list, users and status, and of pools_only_devices_.
   std::mutex mutex_;

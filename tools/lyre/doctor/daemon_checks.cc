@@ -171,7 +171,7 @@ std::vector<Finding> check_daemon(const char* socket) {
   try {
     const StatsSegment segment(socket);
     const Snapshot first = segment.look();
-    if (!has_bad_checksums(first)) return check_running(first, nullptr, lyre_version());
+    if (!needs_earlier_look(first)) return check_running(first, nullptr, lyre_version());
     std::this_thread::sleep_for(kLookAgainAfter);
     return check_running(segment.look(), &first, lyre_version());
   } catch (const Failure& failure) {

@@ -272,8 +272,8 @@ std::vector<Finding> check_checksums(const Snapshot& snapshot, const Snapshot* e
                   mend)};
 }
 
-bool has_bad_checksums(const Snapshot& snapshot) {
-  return dropped(snapshot, Drop::kTcpBadChecksum) > 0;
+bool needs_earlier_look(const Snapshot& snapshot) {
+  return has_interface(snapshot) && dropped(snapshot, Drop::kTcpBadChecksum) > 0;
 }
 
 }  // namespace lyre::tools

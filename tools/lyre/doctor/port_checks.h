@@ -24,6 +24,6 @@ std::vector<Finding> check_paths(const Snapshot& snapshot);
 /// are many, or more than in `earlier`, a look at the same daemon; nullptr: there was none.
 std::vector<Finding> check_checksums(const Snapshot& snapshot, const Snapshot* earlier);
 /// Whether that check needs an earlier look.
-bool has_bad_checksums(const Snapshot& snapshot);
+bool needs_earlier_look(const Snapshot& snapshot);
 
 }  // namespace lyre::tools

@@ -10,6 +10,7 @@
 
 #include "daemon/config/config_domains.h"
 #include "daemon/config/config_keys.h"
+#include "stack/base/page_size.h"
 
 namespace lyre {
 namespace {
@@ -410,10 +411,6 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{"[[port]]\nname=\"t\"\ndevice=\"net_tap0\"\naddress=\"10.9.0.1/24\"\n"
                   "trusted = true\nsuper_packets = true\n",
                   "f.toml:6: port.super_packets: of 't' is true for a device that is neither"},
-        WrongCase{
-            "[[port]]\nname=\"p\"\ndevice=\"net_af_packet0,iface=a\"\naddress=\"10.9.0.1/24\"\n"
-            "[[port]]\nname=\"x\"\ndevice=\"net_af_xdp0,iface=b\"\naddress=\"10.8.0.1/24\"\n",
-            "f.toml:7: port.device: 'net_af_xdp0,iface=b' of 'x' is beside a port that"},
         WrongCase{kBothFamilies + std::string("mtu = 1279\n"),
                   "f.toml:5: port.mtu: of 'rail0' is less than IPv6 needs"},
         WrongCase{kBothFamilies + std::string("[[route]]\nto=\"fd00:20::/32\"\n"
@@ -538,6 +535,26 @@ TEST(ConfigKeys, EachIsExplained) {
     EXPECT_FALSE(key.help.empty()) << key.name;
     EXPECT_FALSE(allowed_text(key).empty()) << key.name;
   }
+}
+
+// Its buffers are no larger than a page, and those of packet sockets have 16 KiB.
+TEST(Config, AnAfXdpPortIsNotBesideLargeBuffers) {
+  const std::string xdp =
+      "[[port]]\nname=\"x\"\ndevice=\"net_af_xdp0,iface=b\"\naddress=\"10.8.0.1/24\"\n";
+  const std::string packet =
+      "[[port]]\nname=\"p\"\ndevice=\"net_af_packet0,iface=a\"\naddress=\"10.9.0.1/24\"\n";
+  const std::string nic =
+      "[[port]]\nname=\"n\"\ndevice=\"0000:00:06.0\"\naddress=\"10.9.0.1/24\"\n";
+  const bool is_refused = system_page_bytes() <= 16384;  // the buffers fit larger pages
+  for (const std::string& other : {packet, nic + "super_packets = true\n"}) {
+    for (const std::string& text : {xdp + other, other + xdp}) {
+      const std::string error = error_of(text);
+      const bool says_so =
+          error.find("is beside a port that takes packets of 64 KiB") != error.npos;
+      EXPECT_EQ(says_so, is_refused) << error;
+    }
+  }
+  EXPECT_EQ(error_of(xdp + nic), "");
 }
 
 }  // namespace
