@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "stack/base/path_mtus.h"
 #include "stack/tcp/scoreboard.h"
 #include "stack/tcp/send.h"
 #include "stack/tcp/state_table.h"
@@ -12,18 +13,11 @@ namespace lyre::tcp {
 
 namespace {
 
-/// RFC 1122 3.3.3: the MTU that every path is assumed to carry; RFC 8200 5 is its counterpart for
-/// IPv6.
-constexpr uint32_t kIpv4MtuBytesEverywhere = 576;
 /// Every third loss of the same segment tests a smaller size. The two losses before may well be
 /// ordinary ones. If the small segment is lost too, the next retransmission is full-sized again.
 constexpr uint8_t kLossesPerTest = 3;
 /// RFC 1191 6.3, RFC 8201 4: after this time a larger size is tried again.
 constexpr Nanos kReducedLife = seconds(600);
-
-/// RFC 4821 7.3, RFC 8899 5.3.2: the MTUs that the search tries. IPv6's minimum, tunnels, VXLAN
-/// over Ethernet, Ethernet, Azure's NICs by MANA, jumbo frames between and in clouds.
-constexpr uint16_t kMtuSteps[] = {1280, 1400, 1450, 1500, 3900, 8500, 8896};
 
 /// RFC 6928 2: the number of segments that may be sent at once into an unknown path.
 constexpr uint32_t kSegmentsAtStart = 10;
@@ -104,7 +98,7 @@ void conclude_test(Connection& c, uint32_t acked_bytes) {
 }  // namespace
 
 uint16_t mss_everywhere(const IpAddress& peer) {
-  const uint32_t mtu = peer.is_v4() ? kIpv4MtuBytesEverywhere : wire::kIpv6MtuBytesMin;
+  const uint32_t mtu = peer.is_v4() ? kIpv4PathMtuMin : wire::kIpv6MtuBytesMin;
   return static_cast<uint16_t>(mtu - wire::ip_and_tcp_header_bytes(peer));
 }
 
@@ -185,7 +179,7 @@ bool is_path_probe_due(const Connection& c, Nanos now) {
 uint16_t path_probe_mss(const Connection& c) {
   const SendState& snd = c.snd;
   const uint32_t headers = wire::ip_and_tcp_header_bytes(c.tuple.remote.address);
-  for (const uint32_t mtu : kMtuSteps) {
+  for (const uint32_t mtu : kPathMtuSteps) {
     const uint32_t mss = mtu - headers;
     // No probe would tell a size so near below the full one from it.
     if (mss + kOptionBytesMax >= snd.mss_full_bytes) break;

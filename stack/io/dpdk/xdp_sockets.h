@@ -12,7 +12,7 @@ class XdpSockets {
  public:
   /// Call before the device is opened.
   void begin();
-  /// Call when the device has started, or could not be. REQUIRES: begin(), or the device has none.
+  /// Call when the device has started, or could not be. Without begin() it finds none.
   void find();
   /// Call when the device is closed.
   void end();

@@ -1,13 +1,13 @@
 #include "tools/lyre/doctor/port_checks.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <iterator>
 #include <map>
 #include <string>
 
 #include "stack/base/mac_address.h"
+#include "stack/base/path_mtus.h"
 #include "tools/lyre/network.h"
 #include "tools/lyre/sessions.h"
 #include "tools/lyre/units.h"
@@ -21,13 +21,6 @@ constexpr int64_t kClaimIsPastNs = 600'000'000'000;
 /// Headers of IP and TCP, without options: what RFC 9293 3.7.1 subtracts from the MTU.
 constexpr uint32_t kIpv4HeadersBytes = 40;
 constexpr uint32_t kIpv6HeadersBytes = 60;
-/// What every path carries. TCP uses it while it does not know more (tcp/path_mtu.h), or a router
-/// told it: that of WireGuard may have 1280.
-constexpr uint32_t kIpv4MtuBytesMin = 576;
-constexpr uint32_t kIpv6MtuBytesMin = 1280;
-/// What TCP's search for more tries (tcp/path_mtu.cc). The path may carry more than the last that
-/// arrived.
-constexpr std::array<uint32_t, 7> kSearchedMtus = {1280, 1400, 1450, 1500, 3900, 8500, 8896};
 /// Headers of IP and ICMP: what `ping -s` does not count.
 constexpr uint32_t kPingHeadersBytes = 28;
 constexpr uint32_t kPing6HeadersBytes = 48;
@@ -171,10 +164,11 @@ Finding check_path(const std::string& peer, const Path& path) {
     return note("path mtu", saw, "the peer takes no larger ones: more packets for the same bytes",
                 "the same `mtu` of the [[port]] on both hosts");
   }
-  const uint32_t least = is_ipv4_address(peer) ? kIpv4MtuBytesMin : kIpv6MtuBytesMin;
+  // TCP uses this while it does not know more, or a router told it: WireGuard's may have 1280.
+  const uint32_t least = is_ipv4_address(peer) ? kIpv4PathMtuMin : kPathMtuSteps.front();
   if (path.carried_bytes == least) return check_silent_path(peer, path, saw);
-  if (std::find(kSearchedMtus.begin(), kSearchedMtus.end(), path.carried_bytes) !=
-      kSearchedMtus.end()) {
+  if (std::find(kPathMtuSteps.begin(), kPathMtuSteps.end(), path.carried_bytes) !=
+      kPathMtuSteps.end()) {
     return check_searched_path(peer, path, saw);
   }
   return note("path mtu", saw,
