@@ -14,12 +14,11 @@ ANALYSIS_TIMEOUT_S = 900
 LYRE, LYRE6 = "10.9.2.1", "fd00:9:2::1"
 
 # Faults that a capture must not contain: name -> tshark's display filter. For a checksum of 0 Linux
-# writes the other zero of one's complement, 0xffff, which tshark reports as bad; Lyre does not.
+# writes the other zero of one's complement, 0xffff, also for a sender that leaves the checksum to
+# it, as Lyre does on an interface of the kernel. tshark counts that one as bad.
 FAULTS = {
     "malformed packets": "_ws.malformed",
-    "bad TCP checksums":
-        "tcp.checksum.status == 0 and (tcp.checksum != 0xffff or "
-        f"ip.src == {LYRE} or ipv6.src == {LYRE6})",
+    "bad TCP checksums": "tcp.checksum.status == 0 and not tcp.checksum.ffff",
     "bad ICMPv6 checksums": "icmpv6.checksum.status == 0",
     "bad IP checksums": "ip.checksum.status == 0",
     "spurious retransmissions": "tcp.analysis.spurious_retransmission",

@@ -17,16 +17,18 @@ LINUX = "10.9.5.2"
 PCAP_HEADER = struct.pack("=IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1)
 LYRES_PORT, LINUX_PORT = 7200, 5201
 IPV4_ETHERNET = bytes(12) + struct.pack("!H", 0x0800)
-CHECKSUM, URGENT = 16, 18
+WINDOW, CHECKSUM, URGENT = 14, 16, 18
+WINDOW_BYTES = 100
 
 
-def segment(source, to, field=None):
-    """An ACK whose checksum comes to 0; `field` replaces it."""
+def segment(source, to, field=None, window=0):
+    """An ACK whose checksum comes to 0; `field` replaces it, `window` makes another one right."""
     addresses = bytes(map(int, f"{source}.{to}".split(".")))
     pseudo = addresses + struct.pack("!HH", 6, 20)
-    tcp = bytearray(struct.pack("!HHIIBBHHH", 7200, 59213, 1, 2, 0x50, 0x10, 100, 0, 0))
+    tcp = bytearray(struct.pack("!HHIIBBHHH", 7200, 59213, 1, 2, 0x50, 0x10, WINDOW_BYTES, 0, 0))
     struct.pack_into("!H", tcp, URGENT, checksum(pseudo + tcp))
     assert checksum(pseudo + tcp) == 0
+    struct.pack_into("!H", tcp, WINDOW, WINDOW_BYTES + window)
     struct.pack_into("!H", tcp, CHECKSUM, field or 0)
     ip = bytearray(struct.pack("!BBHHHBBH", 0x45, 0, 40, 1, 0, 64, 6, 0) + addresses)
     struct.pack_into("!H", ip, 10, checksum(ip))
@@ -62,9 +64,12 @@ class CaptureTest(unittest.TestCase):
     def test_a_right_checksum_is_none(self):
         self.assertEqual(self.faults(segment(LYRE, LINUX)), 0)
 
-    def test_the_other_zero_is_one_of_lyre_and_none_of_linux(self):
-        self.assertEqual(self.faults(segment(LYRE, LINUX, 0xffff)), 1)
+    def test_the_other_zero_is_none(self):
+        self.assertEqual(self.faults(segment(LYRE, LINUX, 0xffff)), 0)
         self.assertEqual(self.faults(segment(LINUX, LYRE, 0xffff)), 0)
+
+    def test_the_other_zero_is_one_where_another_checksum_is_right(self):
+        self.assertEqual(self.faults(segment(LYRE, LINUX, 0xffff, window=1)), 1)
 
     def test_a_wrong_checksum_is_one_of_anybody(self):
         self.assertEqual(self.faults(segment(LYRE, LINUX, 0x1234)), 1)
