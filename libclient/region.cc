@@ -22,10 +22,6 @@ using lyre::client::MemorySource;
 
 namespace {
 
-/// After that deregister_unsent() asks no more. A NIC whose link is down may hold the memory of
-/// each region: the daemon waits a second for the first one, and 50 ms for each further one.
-constexpr int64_t kDeregisterUnsentNs = 2'000'000'000;
-
 /// A request on the control socket. A failure of the socket ends the context. Returns the code that
 /// ended it, else 0.
 template <typename Request>

@@ -34,6 +34,10 @@ class Regions {
   std::vector<std::unique_ptr<lyre_region>> regions_;
 };
 
+/// After that deregister_unsent() asks no more. A NIC whose link is down may hold the memory of
+/// each region: the daemon waits a second for the first one, and 50 ms for each further one.
+inline constexpr int64_t kDeregisterUnsentNs = 2'000'000'000;
+
 /// Deregisters the regions that sends under way name, for a context that is about to hang up: the
 /// daemon would go on sending from them, and their owner may change them. Those of closed sessions
 /// come first. Blocks at most three seconds, and as lyre_deregister() where the daemon does not

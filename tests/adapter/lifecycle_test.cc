@@ -65,6 +65,7 @@ Holdings holdings_without_contexts(const Rank& rank) {
 
 // Before v11 the plugin is not told when its last communicator ends.
 bool has_finalize(int abi) { return abi >= 11; }
+constexpr const char* kOneContext = "does not apply: all communicators share one context";
 
 TEST_P(Lifecycle, InitAndFinalizeManyTimesWithUnloadsBetween) {
   const RankBody body = [](Rank& rank) {
@@ -356,7 +357,7 @@ TEST_P(Lifecycle, WithoutADaemonInitFailsWithOneLine) {
 
 // NCCL 2.28.3 does so with the parent of a split that shares its resources.
 TEST_P(Lifecycle, AContextThatWasFinalizedIsRefused) {
-  if (!has_finalize(GetParam())) GTEST_SKIP() << "one context for all communicators";
+  if (!has_finalize(GetParam())) GTEST_SKIP() << kOneContext;
   expect_ranks({[](Rank&) {
     ::setenv("LYRE_SOCKET", daemons().socket(0).c_str(), 1);
     const auto plugin = load_tested_plugin(GetParam());
@@ -372,7 +373,7 @@ TEST_P(Lifecycle, AContextThatWasFinalizedIsRefused) {
 
 // As while it is restarted. NCCL never asks a plugin again whose init failed.
 TEST_P(Lifecycle, ALaterInitWaitsForTheDaemon) {
-  if (!has_finalize(GetParam())) GTEST_SKIP() << "a second init has the context of the first";
+  if (!has_finalize(GetParam())) GTEST_SKIP() << kOneContext;
   expect_ranks({[](Rank&) {
     char folder[] = "/tmp/lyre-away-XXXXXX";
     ASSERT_NE(::mkdtemp(folder), nullptr);
@@ -436,7 +437,7 @@ constexpr const char* kTwoContexts = "[clients]\ncontexts_per_uid_max = 2\n";
 
 // The daemon frees the context of the one that was finalized when its workers have let go of it.
 TEST_P(Lifecycle, ACommunicatorTakesThePlaceOfOneThatWasFinalized) {
-  if (!has_finalize(GetParam())) GTEST_SKIP() << "one context for all communicators";
+  if (!has_finalize(GetParam())) GTEST_SKIP() << kOneContext;
   const auto pair = own_daemons(kTwoContexts);
   expect_ranks({[&](Rank&) {
     ::setenv("LYRE_SOCKET", pair->socket(0).c_str(), 1);
@@ -474,7 +475,7 @@ TEST_P(Lifecycle, TheFirstInitWaitsForAContext) {
 }
 
 TEST_P(Lifecycle, ALaterInitWaitsForAContext) {
-  if (!has_finalize(GetParam())) GTEST_SKIP() << "a second init has the context of the first";
+  if (!has_finalize(GetParam())) GTEST_SKIP() << kOneContext;
   const auto pair = own_daemons(kTwoContexts);
   expect_ranks({[&](Rank&) {
     ::setenv("LYRE_SOCKET", pair->socket(0).c_str(), 1);

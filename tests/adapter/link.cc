@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "nccl_adapter/abi/nccl_settings.h"
+#include "tests/support/deadline.h"
 
 namespace lyre::test {
 namespace {
@@ -57,9 +58,9 @@ std::unique_ptr<DaemonPair> own_daemons(const std::string& more_toml) {
 }
 
 bool until(const std::function<bool()>& step, int seconds) {
-  const auto deadline = Clock::now() + std::chrono::seconds(seconds);
+  const Deadline deadline{std::chrono::seconds(seconds)};
   while (!step()) {
-    if (Clock::now() > deadline) return false;
+    if (deadline.is_over()) return false;
     // Both ranks and both daemons may share two cores.
     ::sched_yield();
   }

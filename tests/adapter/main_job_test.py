@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import processes
 from daemon import Programs
 from network import NetworkError, VethPair
-from two_hosts import IPV6_INTERFACES, MTU, SUPER_PACKETS, TwoHosts
+from two_hosts import IPV6_INTERFACES, MTU, SUPER_PACKETS, TwoHosts, need_super_packets
 from wired_hosts import NO_OFFLOADS, Switch, TwoRails, WiredHosts
 
 ARGS = None
@@ -53,7 +53,7 @@ def expect_a_transfer(test, hosts, address, count):
                               stdout=subprocess.DEVNULL, text=True)
     test.addCleanup(serving.stderr.close)
     test.addCleanup(processes.end, serving)
-    test.assertIn("listening", serving.stderr.readline())
+    test.assertIn("listening", processes.read_line(serving, BOUND_S))
     command, environment = hosts.a.lyre("perf", "client", f"{address}:5201", "--bytes", str(count),
                                         "--verify")
     asked = processes.run(command, BOUND_S, capture_output=True, env=environment)
@@ -126,7 +126,7 @@ class MainJob(unittest.TestCase):
             watch = processes.start(command, env=environment, stdout=subprocess.PIPE,
                                     stderr=subprocess.PIPE, text=True)
             self.addCleanup(processes.end, watch)
-            self.assertIn("no sessions", watch.stdout.readline())
+            self.assertIn("no sessions", processes.read_line(watch, BOUND_S, watch.stdout))
             hosts.a.kill()
             _shown, said = watch.communicate(timeout=BOUND_S)
             self.assertEqual(watch.returncode, EXIT_NO_DAEMON, said)
@@ -214,6 +214,7 @@ class SuperPackets(unittest.TestCase):
         self.assertGreater(count, packets * self.FRAME_BYTES_MAX)
 
     def test_the_job_and_perf(self):
+        need_super_packets(self, Programs(ARGS.build))
         with TwoHosts(Programs(ARGS.build), sections=SUPER_PACKETS) as hosts:
             done = run(job(hosts.a, hosts.b, "--json", "--ranks", "2", *SIZES))
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -292,7 +293,7 @@ class RunningJob(unittest.TestCase):
             if attempt(iterations):
                 return
             iterations *= LONGER
-        self.fail(f"even a job of {iterations // LONGER} iterations ended too early")
+        self.fail(f"even a job of {iterations // LONGER} iterations did not show it")
 
     def expect_all_verified(self, process, iterations):
         out, said = process.communicate(timeout=BOUND_S)
@@ -392,19 +393,34 @@ class UnharmedJob(RunningJob):
 
 class Streams(UnharmedJob):
     ITERATIONS = 200  # more than a slow stream can hide in
+    # Where acknowledgements come rarely, the slow stream is taken for one that stalls.
+    REPLACED = r"a stream to \S+ (is slow|stalls) \(wire > 10\.9\.5\.2:"
 
     def test_a_slow_stream_is_dialled_again_from_another_port(self):
         hosts = self.wired_hosts(Switch(NO_OFFLOADS))
-        process = self.start(hosts.a, hosts.b, "--json", "--verbose", iterations=self.ITERATIONS,
+        self.with_longer_jobs(lambda iterations: self.is_replaced(hosts, iterations),
+                              self.ITERATIONS)
+
+    def is_replaced(self, hosts, iterations):
+        """Whether the rank replaced a stream that became slow. The end of a job ends its sessions,
+        too: only its log tells why the slow one went."""
+        process = self.start(hosts.a, hosts.b, "--json", "--verbose", iterations=iterations,
                              LYRE_STREAMS="2")
-        slow = self.senders(hosts.a)[0]
-        hosts.wire.slow_down(slow[1], "8mbit")
+        slow = next(iter(self.senders(hosts.a)), None)
+        if slow is not None:
+            hosts.wire.slow_down(slow[1], "8mbit")
+            self.await_departure(process, hosts.a, slow)
+        said = self.expect_all_verified(process, iterations)
+        if slow is not None:
+            hosts.wire.speed_up()
+        return re.search(self.REPLACED, said) is not None
+
+    def await_departure(self, process, host, stream):
+        """Waits until the job, which may end meanwhile, sends no more over it."""
         deadline = time.monotonic() + BOUND_S
-        while slow in self.senders(hosts.a):
-            self.assertIsNone(process.poll(), "the job ended on the slow stream")
+        while process.poll() is None and stream in self.senders(host):
             self.assertLess(time.monotonic(), deadline, "no peer redials the slow stream")
             time.sleep(0.1)
-        self.assertIn(" is slow (", self.expect_all_verified(process, self.ITERATIONS))
 
     def test_a_slow_wire_is_no_reason_for_another_stream(self):
         hosts = self.wired_hosts(Switch(NO_OFFLOADS))

@@ -21,6 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
+import processes
 from daemon import Programs
 from two_hosts import TwoHosts
 
@@ -59,7 +60,7 @@ class Metrics(unittest.TestCase):
         cls.addClassCleanup(server.stderr.close)
         cls.addClassCleanup(server.wait)
         cls.addClassCleanup(server.kill)
-        server.stderr.readline()  # it listens
+        processes.read_line(server, BOUND_S)  # it listens
 
     def once(self):
         command, environment = self.hosts.a.lyre("metrics", "--once")
@@ -76,7 +77,7 @@ class Metrics(unittest.TestCase):
         self.addCleanup(server.stderr.close)
         self.addCleanup(server.wait)
         self.addCleanup(server.kill)
-        self.assertIn(address, server.stderr.readline())
+        self.assertIn(address, processes.read_line(server, BOUND_S))
         return server, f"http://{address}/metrics"
 
     @staticmethod
@@ -163,7 +164,7 @@ class Metrics(unittest.TestCase):
         server = subprocess.Popen(command, env={**environment, **host.in_domain(domain)},
                                   stderr=subprocess.PIPE, text=True)
         with server:
-            server.stderr.readline()  # it listens
+            processes.read_line(server, BOUND_S)  # it listens
             server.kill()
 
     def await_attached(self, host, domain, count):
@@ -221,7 +222,7 @@ class Metrics(unittest.TestCase):
         self.addCleanup(server.stderr.close)
         self.addCleanup(server.wait)
         self.addCleanup(server.kill)
-        return server, server.stderr.readline()
+        return server, processes.read_line(server, BOUND_S)
 
     @staticmethod
     def scrape_at_path(path, target="/metrics"):

@@ -85,7 +85,7 @@ class Pcap(unittest.TestCase):
     def capture(self, *arguments, **options):
         """A capture that has begun."""
         process = self.start(self.hosts.a, "pcap", "wire", *arguments, **options)
-        self.assertEqual(process.stderr.readline(), "capturing wire\n")
+        self.assertEqual(processes.read_line(process, BOUND_S), "capturing wire\n")
         return process
 
     def end(self, process, number=signal.SIGINT):
@@ -106,7 +106,7 @@ class Pcap(unittest.TestCase):
     def transfer(self, count, address=SERVER):
         """Sends so many bytes from a to b, which verifies them."""
         server = self.start(self.hosts.b, "perf", "server", "--once", stdout=subprocess.DEVNULL)
-        server.stderr.readline()  # it listens
+        processes.read_line(server, BOUND_S)  # it listens
         done = self.run_lyre(self.hosts.a, "perf", "client", address, "--bytes", str(count),
                              "--verify")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -198,7 +198,7 @@ class Pcap(unittest.TestCase):
         self.send_and_see_taken(process, signal.SIGINT)
         with open(reader, "rb", closefd=False) as pipe:
             written = pipe.read()[len(filling):]
-        self.assertEqual(process.stderr.readline(), "capturing wire\n")
+        self.assertEqual(processes.read_line(process, BOUND_S), "capturing wire\n")
         captured, dropped = self.summary(process)
         with open(self.file, "wb") as file:
             file.write(written)
@@ -271,7 +271,7 @@ class Pcap(unittest.TestCase):
     def test_a_daemon_that_ends_ends_the_capture(self):
         with TwoHosts(Programs(BUILD)) as hosts:
             process = self.start(hosts.a, "pcap", "wire", "-w", self.file)
-            self.assertEqual(process.stderr.readline(), "capturing wire\n")
+            self.assertEqual(processes.read_line(process, BOUND_S), "capturing wire\n")
             hosts.a.kill()
             self.assertEqual(process.wait(BOUND_S), NO_DAEMON)
             self.assertIn(" packets captured, 0 dropped\n", process.stderr.read())

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -17,6 +16,7 @@
 
 #include "libclient/include/lyre/lyre.h"
 #include "tests/support/daemon_pair.h"
+#include "tests/support/deadline.h"
 #include "tests/support/worker_counters.h"
 
 // Registered memory between two real daemons: what is sent without a copy, what falls back to one,
@@ -25,7 +25,6 @@ namespace lyre::test {
 namespace {
 
 using channel::WorkerStats;
-using Clock = std::chrono::steady_clock;
 
 constexpr size_t kChunkBytes = 512 * 1024;
 
@@ -101,9 +100,9 @@ class RegisteredMemory : public testing::Test {
   }
   /// Polls both ends until `is_done`, at most a minute.
   bool run_until(const std::function<bool()>& is_done) {
-    const auto end = Clock::now() + std::chrono::seconds(60);
+    const Deadline deadline;
     while (!is_done()) {
-      if (Clock::now() > end) return false;
+      if (deadline.is_over()) return false;
       lyre_poll(sender_.get(), 1);
       lyre_poll(receiver_.get(), 0);
     }
@@ -404,8 +403,8 @@ TEST(RegisteredMemoryOfAClient, ThatIsKilledIsGivenBack) {
     ASSERT_GT(child, 0);
     ::close(told[1]);
     pollfd news{told[0], POLLIN, 0};
-    const auto end = Clock::now() + std::chrono::seconds(60);
-    while (::poll(&news, 1, 0) == 0 && Clock::now() < end) lyre_poll(receiver.get(), 10);
+    const Deadline deadline;
+    while (::poll(&news, 1, 0) == 0 && !deadline.is_over()) lyre_poll(receiver.get(), 10);
     char answer = 0;
     EXPECT_EQ((news.revents & POLLIN) != 0 ? ::read(told[0], &answer, 1) : 0, 1)
         << "round " << round;

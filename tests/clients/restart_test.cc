@@ -18,6 +18,7 @@
 
 #include "libclient/include/lyre/lyre.h"
 #include "tests/support/daemon_pair.h"
+#include "tests/support/deadline.h"
 
 // A daemon that comes back on a wire that its peer remembers, one that stood still, and one whose
 // worker hangs.
@@ -54,8 +55,8 @@ Connection connect(const DaemonPair& pair, lyre_context* from, lyre_context* to)
   EXPECT_EQ(lyre_addr_parse((pair.address(1) + ":5000").c_str(), &address), 0);
   EXPECT_EQ(lyre_listen(to, &address, 16, &out.listener), 0) << lyre_last_error();
   EXPECT_EQ(lyre_connect(from, nullptr, &address, &out.session), 0) << lyre_last_error();
-  const auto end = Clock::now() + std::chrono::seconds(60);
-  while (lyre_state(out.session) == LYRE_CONNECTING && Clock::now() < end) {
+  const Deadline deadline;
+  while (lyre_state(out.session) == LYRE_CONNECTING && !deadline.is_over()) {
     lyre_poll(from, 10);
     lyre_poll(to, 0);
   }
@@ -95,8 +96,8 @@ TEST(Restart, AfterAStopInOrderIsNoReasonToStayAway) {
   const Context idle = open(pair, 1);
   pair.terminate(1);
   int happened = 0;
-  const auto end = Clock::now() + std::chrono::seconds(60);
-  while (happened == 0 && Clock::now() < end) happened = lyre_poll(idle.get(), 10);
+  const Deadline deadline;
+  while (happened == 0 && !deadline.is_over()) happened = lyre_poll(idle.get(), 10);
   EXPECT_EQ(happened, LYRE_E_DAEMON) << lyre_last_error();
 }
 
@@ -131,13 +132,13 @@ class Standstill : public ::testing::Test {
     transfer_until(from_.get(), connection_.session, to_.get(), accepted_,
                    [&](uint64_t) { return Clock::now() >= end; });
   }
-  /// At most a minute.
+  /// About a minute at most.
   bool can_transfer(uint64_t bytes) {
-    const auto end = Clock::now() + std::chrono::seconds(60);
+    const Deadline deadline;
     uint64_t received = 0;
     transfer_until(from_.get(), connection_.session, to_.get(), accepted_, [&](uint64_t so_far) {
       received = so_far;
-      return so_far >= bytes || lyre_state(connection_.session) != LYRE_OPEN || Clock::now() >= end;
+      return so_far >= bytes || lyre_state(connection_.session) != LYRE_OPEN || deadline.is_over();
     });
     return received >= bytes;
   }
@@ -202,8 +203,8 @@ class StoppedWorker {
   /// Waits until its process ends, a minute at most: a process has not ended for others before the
   /// tracer has heard of the end of the thread.
   void await_end() {
-    const auto deadline = Clock::now() + std::chrono::minutes(1);
-    while (is_stopped_ && Clock::now() < deadline) {
+    const Deadline deadline;
+    while (is_stopped_ && !deadline.is_over()) {
       int status = 0;
       const pid_t changed = ::waitpid(thread_, &status, __WALL | WNOHANG);
       is_stopped_ = changed == 0 || (changed == thread_ && WIFSTOPPED(status));

@@ -12,11 +12,13 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
+import processes
 from daemon import Programs
 from two_hosts import TwoHosts
 
@@ -110,14 +112,17 @@ class Screen:
 
     def wait_until(self, is_seen):
         """The text of the screen once it is as wanted."""
+        deadline = time.monotonic() + BOUND_S  # it writes again and again
         while not is_seen(self._terminal.text()):
-            self._case.assertTrue(self._read(), f"not seen in\n{self._terminal.text()}")
+            is_over = not self._read() or time.monotonic() > deadline
+            self._case.assertFalse(is_over, f"not seen in\n{self._terminal.text()}")
         return self._terminal.text()
 
     def end(self):
         """The exit status and what was written to standard error."""
+        deadline = time.monotonic() + BOUND_S
         while self._read():
-            pass
+            self._case.assertLess(time.monotonic(), deadline, f"{self.process.args} does not end")
         return self.process.wait(BOUND_S), self.process.stderr.read()
 
     def _read(self):
@@ -146,7 +151,7 @@ class Top(unittest.TestCase):
         return process
 
     def test_it_shows_workers_ports_clients_and_sessions_with_rates(self):
-        self.start(self.hosts.b, "perf", "server").stderr.readline()  # it listens
+        processes.read_line(self.start(self.hosts.b, "perf", "server"), BOUND_S)  # it listens
         self.start(self.hosts.a, "perf", "client", "10.9.0.2:5201", "--seconds", "600")
         top = Screen(self, self.hosts.a, "--interval", "0.2")
         text = top.wait_until(lambda shown: "10.9.0.2:5201" in shown and "b/s" in shown)

@@ -82,7 +82,7 @@ class FlowLabels(unittest.TestCase):
         command, environment = self.bed.lyre_peer("echo", f":{ECHO_PORT}")
         echo = processes.start(command, env=environment, stdout=subprocess.PIPE, text=True)
         try:
-            self.assertEqual("listening\n", echo.stdout.readline())
+            self.assertEqual("listening\n", processes.read_line(echo, STEP_TIMEOUT_S, echo.stdout))
             self.labels()
             found = {}
             # Read after each, since the tap holds the packets of a few connections only.

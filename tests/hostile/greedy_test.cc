@@ -12,25 +12,24 @@
 #include "tests/hostile/honest_pair.h"
 #include "tests/hostile/raw_client.h"
 #include "tests/hostile/sparse_memory.h"
+#include "tests/support/deadline.h"
 #include "tests/support/worker_counters.h"
 
 // Clients that take all that the rules of the channel allow, with correct clients beside them.
 namespace lyre::test {
 namespace {
 
-using GreedyClock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr uint16_t kGreedyPort = 6000;
 constexpr size_t kGreedyArenaBytes = 64 * kMiB;
 constexpr int kDeafBacklog = 1000;
-constexpr auto kSettleTimeout = 30s;
 
 template <typename IsDone>
 bool comes_true(IsDone is_done) {
-  const auto end = GreedyClock::now() + kSettleTimeout;
+  const Deadline deadline;
   while (!is_done()) {
-    if (GreedyClock::now() > end) return false;
+    if (deadline.is_over()) return false;
     std::this_thread::sleep_for(1ms);
   }
   return true;

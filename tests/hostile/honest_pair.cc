@@ -7,10 +7,11 @@
 #include <thread>
 #include <utility>
 
+#include "tests/support/deadline.h"
+
 namespace lyre::test {
 namespace {
 
-using HonestClock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 /// After so long something stands still that nothing should stop.
@@ -23,9 +24,9 @@ constexpr size_t kWordBytes = 8;
 
 /// The context of a client that has just ended may still have a place.
 Context attach_patiently(const std::string& socket) {
-  const auto end = HonestClock::now() + kHonestPatience;
+  const Deadline deadline(kHonestPatience);
   Context context = attach(socket, "honest", kHonestArenaBytes);
-  while (context == nullptr && HonestClock::now() < end) {
+  while (context == nullptr && !deadline.is_over()) {
     std::this_thread::sleep_for(kAttachPause);
     context = attach(socket, "honest", kHonestArenaBytes);
   }
@@ -73,9 +74,9 @@ HonestPair::HonestPair(DaemonPair& daemons)
 
 template <typename IsDone>
 bool HonestPair::run_until(IsDone is_done) {
-  const auto end = HonestClock::now() + kHonestPatience;
+  const Deadline deadline(kHonestPatience);
   while (!is_done()) {
-    if (HonestClock::now() > end) return false;
+    if (deadline.is_over()) return false;
     beside();
     lyre_poll(from_.get(), 0);
     lyre_poll(to_.get(), 0);

@@ -18,6 +18,7 @@
 #include "stack/channel/control.h"
 #include "tests/hostile/honest_pair.h"
 #include "tests/hostile/sparse_memory.h"
+#include "tests/support/deadline.h"
 
 // What one user may take of a real daemon, and that others are served beside it.
 namespace lyre::test {
@@ -127,8 +128,8 @@ class HostileLimits : public testing::Test {
     lyre_session* near = nullptr;
     lyre_session* far = nullptr;
     if (lyre_connect(context.get(), nullptr, &address, &near) != 0) return false;
-    const auto end = std::chrono::steady_clock::now() + kConnectPatience;
-    while (lyre_state(near) != LYRE_ENDED && std::chrono::steady_clock::now() < end) {
+    const Deadline deadline(kConnectPatience);
+    while (lyre_state(near) != LYRE_ENDED && !deadline.is_over()) {
       if (far == nullptr) lyre_accept(listener, &far);
       if (far != nullptr && lyre_state(near) == LYRE_OPEN) return true;
       lyre_poll(context.get(), 1);

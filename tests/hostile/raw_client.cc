@@ -12,14 +12,13 @@
 
 #include "libclient/include/lyre/lyre.h"
 #include "stack/channel/control.h"
+#include "tests/support/deadline.h"
 
 namespace lyre::test {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kPatience = 60s;
 constexpr auto kPause = 50us;
 /// The indices of AttachReply's descriptors: context memory, and the first worker's doorbell.
 constexpr size_t kMemory = 0;
@@ -27,9 +26,9 @@ constexpr size_t kWorkerBell = 3;
 
 template <typename IsDone>
 bool wait_until(IsDone is_done) {
-  const auto end = Clock::now() + kPatience;
+  const Deadline deadline;
   while (!is_done()) {
-    if (Clock::now() > end) return false;
+    if (deadline.is_over()) return false;
     std::this_thread::sleep_for(kPause);
   }
   return true;

@@ -65,7 +65,7 @@ class Strangers(unittest.TestCase):
         self.addCleanup(echo.stdout.close)
         self.addCleanup(rest.join)
         self.addCleanup(processes.end, echo)
-        first = echo.stdout.readline()
+        first = processes.read_line(echo, STEP_TIMEOUT_S, echo.stdout)
         rest.start()
         self.assertEqual("listening\n", first)
         return echo

@@ -37,7 +37,8 @@ class Bridge:
         # It simulates a network, so it must not be limited by processor time.
         self._process = processes.start(["nice", "-n", "-10", *self._command], text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        if self._process.stdout.readline() != "bridging\n":
+        said = processes.read_line(self._process, START_TIMEOUT_S, self._process.stdout)
+        if said != "bridging\n":
             processes.end(self._process)
             raise BridgeError(self._end()[1].strip())
         return self

@@ -24,9 +24,9 @@ FAULTS = {
     "spurious retransmissions": "tcp.analysis.spurious_retransmission",
 }
 # An ICMP error quotes a truncated packet, which tshark would report as malformed.
-QUOTES = "icmp.type == 3 or icmpv6.type == 2"
+QUOTES = "icmp.type in {3, 11, 12} or icmpv6.type in {1, 2, 3, 4}"
 # The payload is random; tshark would dissect it as other protocols, malformed.
-ANY_PAYLOAD = "tcp.port==1-65535,data"
+ANY_PAYLOAD = ("-d", "tcp.port==1-65535,data", "-d", "udp.port==1-65535,data")
 TIMES = "tcp.options.timestamp."
 
 Segment = collections.namedtuple(
@@ -78,7 +78,7 @@ class Recording:
         """One line of text for each packet that tshark finds."""
         done = processes.run(
             ["tshark", "-r", self._path, "-n", "-o", "tcp.check_checksum:TRUE",
-             "-o", "ip.check_checksum:TRUE", "-d", ANY_PAYLOAD, "-Y", display_filter, *form],
+             "-o", "ip.check_checksum:TRUE", *ANY_PAYLOAD, "-Y", display_filter, *form],
             ANALYSIS_TIMEOUT_S, capture_output=True)
         if done.returncode != 0:
             raise CaptureError("tshark: " + done.stderr.strip())

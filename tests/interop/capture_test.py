@@ -2,6 +2,7 @@
 """Which packets count as faults in a capture."""
 
 import os
+import socket
 import struct
 import sys
 import tempfile
@@ -10,13 +11,18 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
-from capture import LYRE, Recording
+from capture import LYRE, LYRE6, Recording
 from internet_checksum import checksum
 
 LINUX = "10.9.5.2"
+LINUX6 = "fd00:9:2::2"
 PCAP_HEADER = struct.pack("=IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1)
 LYRES_PORT, LINUX_PORT = 7200, 5201
 IPV4_ETHERNET = bytes(12) + struct.pack("!H", 0x0800)
+IPV6_ETHERNET = bytes(12) + struct.pack("!H", 0x86dd)
+UDP, ICMPV6 = 17, 58
+# tshark knows protocols by these ports, to which a host may bind a socket that asks for no port.
+TZSP_PORT, ENIP_PORT = 37008, 44818
 WINDOW, CHECKSUM, URGENT = 14, 16, 18
 WINDOW_BYTES = 100
 
@@ -47,6 +53,25 @@ def timed(is_by_lyre, sequence, acknowledgement, size, time, echo):
     return IPV4_ETHERNET + ip + tcp
 
 
+def packet6(source, to, protocol, payload, checksum_at):
+    """An IPv6 packet. The checksum of its payload, which has 0 there, is written."""
+    addresses = b"".join(socket.inet_pton(socket.AF_INET6, one) for one in (source, to))
+    payload = bytearray(payload)
+    pseudo = addresses + struct.pack("!II", len(payload), protocol)
+    struct.pack_into("!H", payload, checksum_at, checksum(pseudo + payload))
+    return struct.pack("!IHBB", 6 << 28, len(payload), protocol, 64) + addresses + payload
+
+
+def question(source_port):
+    text = b"anybody?"
+    return packet6(LINUX6, LYRE6, UDP, struct.pack("!HHHH", source_port, 7100, 8 + len(text), 0) +
+                   text, 6)
+
+
+def error6(kind, quoted):
+    return packet6(LYRE6, LINUX6, ICMPV6, struct.pack("!BBHI", kind, 0, 0, 40) + quoted, 2)
+
+
 def record(folder, *frames):
     path = os.path.join(folder, "some.pcap")
     with open(path, "wb") as file:
@@ -74,6 +99,23 @@ class CaptureTest(unittest.TestCase):
     def test_a_wrong_checksum_is_one_of_anybody(self):
         self.assertEqual(self.faults(segment(LYRE, LINUX, 0x1234)), 1)
         self.assertEqual(self.faults(segment(LINUX, LYRE, 0x1234)), 1)
+
+
+class PayloadTest(unittest.TestCase):
+    """What a datagram carries is no protocol, whatever its port."""
+
+    def expect_no_fault(self, packets):
+        with tempfile.TemporaryDirectory() as folder:
+            recording = record(folder, *(IPV6_ETHERNET + packet for packet in packets))
+            self.assertEqual(recording.faults(), [])
+
+    def test_of_a_datagram(self):
+        self.expect_no_fault(question(port) for port in (TZSP_PORT, ENIP_PORT))
+
+    def test_of_one_that_an_error_quotes(self):
+        self.expect_no_fault(error6(kind, question(port)[:length])
+                             for port in (TZSP_PORT, ENIP_PORT) for kind in (1, 2, 3, 4)
+                             for length in (None, 20))
 
 
 class RetransmissionTest(unittest.TestCase):

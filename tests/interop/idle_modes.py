@@ -5,6 +5,7 @@ Whether they stay awake there is up to tests/unit/daemon/workers/idle_policy_tes
 here are too few for a job's (ShortGaps::kWorthwhile).
 """
 
+import concurrent.futures
 import contextlib
 import os
 import sys
@@ -20,6 +21,7 @@ BYTES = 4 << 20
 # Takes longer than BusyCore::kLongMin.
 LONG_BYTES = 64 << 20
 TIMEOUT_S = 120
+LOOK_S = 0.01  # a worker is at home for as little as 60 ms
 # Short enough for awake_ms below, and more than four.
 GAPS, GAP_S = 20, 0.02
 
@@ -90,10 +92,17 @@ class IdleModes(unittest.TestCase):
             processes.end(process)
 
     def work_until(self, host, is_done):
+        """Transfers, one after the other, and looks meanwhile."""
         deadline = time.monotonic() + TIMEOUT_S
-        while not is_done():
-            self.assertLess(time.monotonic(), deadline, "nothing changed")
-            self.transfer(host, LONG_BYTES)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            working = pool.submit(self.transfer, host, LONG_BYTES)
+            while not is_done():
+                self.assertLess(time.monotonic(), deadline, "nothing changed")
+                if working.done():
+                    working.result()
+                    working = pool.submit(self.transfer, host, LONG_BYTES)
+                time.sleep(LOOK_S)
+            working.result()
 
     @staticmethod
     def cores_of_worker(host):

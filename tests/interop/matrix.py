@@ -16,7 +16,7 @@ import transfer
 from bridge import Bridge, BridgeError
 from capture import CaptureError
 from daemon import DaemonError
-from network import BridgedPair, CommandTimeout, NetworkError, kernel_congestions
+from network import BridgedPair, CommandFailed, kernel_congestions
 from pairwise import pairwise, product
 
 PORT = 5201
@@ -156,8 +156,7 @@ def run_all(cases, seed):
         try:
             run_case(case, seed)
             verdict = "ok"
-        except (CaseFailed, CaptureError, BridgeError, DaemonError, NetworkError,
-                CommandTimeout) as error:
+        except (CaseFailed, CaptureError, BridgeError, DaemonError, CommandFailed) as error:
             failed += 1
             verdict = (f"FAILED: {error}\n  repeat: tests/interop/matrix.py --build "
                        f"{bed.options.build} --seed {seed} --case {text_of(case)}")

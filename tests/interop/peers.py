@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Linux sockets as peers of Lyre, with correct and incorrect behaviour."""
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -50,7 +51,7 @@ class PeersTest(unittest.TestCase):
         cls.echo = processes.start(command, env=environment, stdout=subprocess.PIPE, text=True)
         cls.addClassCleanup(cls.echo.stdout.close)
         cls.addClassCleanup(processes.end, cls.echo)
-        line = cls.echo.stdout.readline()
+        line = processes.read_line(cls.echo, STEP_TIMEOUT_S, cls.echo.stdout)
         if line != "listening\n":
             raise RuntimeError(f"the echo server said {line!r}")
 
@@ -61,6 +62,12 @@ class PeersTest(unittest.TestCase):
         faults = cls.capture.faults(FAULTS)
         if not cls.capture.packets() or faults:
             raise AssertionError("on the wire: " + "\n".join(faults[:20]))
+
+    def setUp(self):
+        """What an earlier test has left of its connections is not taken for this one's."""
+        with contextlib.suppress(processes.NoLine):
+            while processes.read_line(self.echo, 0, self.echo.stdout):
+                pass
 
     def socket(self):
         with Namespace(self.bed.wire.right):
@@ -107,7 +114,7 @@ class PeersTest(unittest.TestCase):
 
     def echo_ended(self):
         """The code with which the echo server's next connection ended."""
-        line = self.echo.stdout.readline()
+        line = processes.read_line(self.echo, STEP_TIMEOUT_S, self.echo.stdout)
         self.assertTrue(line.startswith("ended "), line)
         return int(line.split()[1])
 

@@ -14,7 +14,6 @@ import unittest
 
 import bed
 import processes
-from network import NetworkError, VethPair
 from peers import REFUSED, UNREACHABLE, Namespace
 
 PORT = 7200
@@ -168,7 +167,7 @@ class AdvertisementTest(Routed):
     @classmethod
     def setUpClass(cls):
         if bed.options.family == 4:
-            raise unittest.SkipTest("IPv4 has no router advertisements")
+            raise unittest.SkipTest("does not apply: IPv4 has no router advertisements")
         super().setUpClass()
 
     def advertise(self, lifetime_s):
@@ -219,7 +218,4 @@ class AdvertisementTest(Routed):
 
 
 if __name__ == "__main__":
-    try:
-        bed.main()
-    except NetworkError as error:
-        raise SystemExit(f"routed: {error}") from error
+    bed.main()

@@ -55,7 +55,7 @@ class Trace:
         self._process = processes.start(
             ["strace", "-c", "-o", self._path, "-p", str(self._thread)], stderr=subprocess.PIPE,
             text=True)
-        said = self._process.stderr.readline()
+        said = processes.read_line(self._process, STEP_TIMEOUT_S)
         if "attached" not in said:
             processes.end(self._process)
             self._process.stderr.close()
@@ -84,7 +84,7 @@ class SeveralWorkers(unittest.TestCase):
                                   stdout=subprocess.DEVNULL)
         self.addCleanup(serving.stderr.close)
         self.addCleanup(processes.end, serving)
-        self.assertIn("listening", serving.stderr.readline())
+        self.assertIn("listening", processes.read_line(serving, STEP_TIMEOUT_S))
 
     def ask(self, side, address, *options):
         """A client of many sessions that send both ways, and is still running."""

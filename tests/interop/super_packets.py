@@ -24,7 +24,7 @@ class Transfers(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         if cls.offloads is None:
-            raise unittest.SkipTest("the tests of both wires")
+            raise unittest.SkipTest("does not apply: the tests of both wires")
         cls.bed = bed.Bed(VethPair(cls.offloads), {"tcp": bed.TIMEOUTS})
         cls.enterClassContext(cls.bed)
 

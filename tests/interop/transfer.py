@@ -5,6 +5,8 @@ import subprocess
 
 import processes
 
+START_TIMEOUT_S = 60
+
 
 class TransferFailed(AssertionError):
     pass
@@ -19,7 +21,7 @@ def run(server, client, timeout_s):
     serving = processes.start(command, env=environment, text=True, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE)
     try:
-        if "listening" not in serving.stderr.readline():
+        if "listening" not in processes.read_line(serving, START_TIMEOUT_S):
             raise TransferFailed("the server does not start")
         command, environment = client
         asked = processes.run(command, timeout_s, env=environment, capture_output=True)

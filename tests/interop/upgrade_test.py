@@ -23,7 +23,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import processes
 from daemon import Daemon, DaemonError, Programs, Settings
 from network import Namespace, NetworkError, VethPair
-from two_hosts import ADDRESSES, SUPER_PACKETS, TwoHosts, cores, scratch_folder
+from two_hosts import (ADDRESSES, SUPER_PACKETS, TwoHosts, cores, need_super_packets,
+                       scratch_folder)
 
 BOUND_S = 90
 PORT = 5300
@@ -62,7 +63,7 @@ class Transfer:
         self._files = [tempfile.TemporaryFile("w+", encoding="utf-8") for _ in range(2)]
         self._server = processes.start(command, env=environment, text=True,
                                        stdout=self._files[1], stderr=subprocess.PIPE)
-        line = self._server.stderr.readline()
+        line = processes.read_line(self._server, BOUND_S)
         if "listening" not in line:
             raise AssertionError(f"the server said {line!r}")
         command, environment = client("perf", "client", f"{address}:{PORT}", "--json", *options)
@@ -256,7 +257,7 @@ class MemifTest(Upgrades):
                                      stderr=subprocess.PIPE)
             self.addCleanup(server.stderr.close)
             self.addCleanup(processes.end, server)
-            self.assertIn("listening", server.stderr.readline())
+            self.assertIn("listening", processes.read_line(server, BOUND_S))
             for _ in range(2):
                 hosts.a.upgrade()
                 hosts.a.wait_link()
@@ -271,6 +272,7 @@ class MemifTest(Upgrades):
 
     def test_super_packets(self):
         """After an upgrade clients get copies of what came in several buffers."""
+        need_super_packets(self, self.programs)
         with TwoHosts(self.programs, sections=SUPER_PACKETS) as hosts:
             _, reports = self.upgrade_while(self.transfer(hosts, "--verify"), [hosts.a, hosts.b], 2,
                                             8)
@@ -342,7 +344,7 @@ class KernelPeer(Upgrades):
                                stdout=subprocess.PIPE, text=True)
         self.addCleanup(echo.stdout.close)
         self.addCleanup(processes.end, echo)
-        self.assertEqual(echo.stdout.readline(), "listening\n")
+        self.assertEqual(processes.read_line(echo, BOUND_S, echo.stdout), "listening\n")
         with Namespace(self.kernel_side()):
             sessions = [socket.create_connection((LYRE, ECHO_PORT), BOUND_S)
                         for _ in range(count)]

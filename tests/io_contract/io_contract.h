@@ -12,22 +12,17 @@
 
 #include "tests/io_contract/frames.h"
 #include "tests/io_contract/wire.h"
+#include "tests/support/deadline.h"
 
 namespace lyre::io::contract {
 
 inline constexpr uint32_t kRegion = 7;
 inline constexpr auto kPatience = std::chrono::seconds(4);
 
-/// The timeout of every wait here; no test asserts a duration. A minimum number of polls is always
-/// granted, so that a machine that was stopped for a while causes no failure.
-class Deadline {
+/// The timeout of every wait here.
+class ContractDeadline : public test::Deadline {
  public:
-  bool is_over() const { return ++looks_ > kLooksMin && std::chrono::steady_clock::now() > end_; }
-
- private:
-  static constexpr int kLooksMin = 2000;
-  mutable int looks_ = 0;
-  std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + kPatience;
+  ContractDeadline() : Deadline(kPatience) {}
 };
 
 /// The parameter swaps the ends: one end of a wire may belong to another backend than the one under
@@ -42,7 +37,7 @@ class IoContract : public ::testing::TestWithParam<bool> {
     }
     ASSERT_TRUE(wire) << wire.error().text;
     wire_ = std::move(*wire);
-    const Deadline deadline;
+    const ContractDeadline deadline;
     while (!(io(0).is_link_up() && io(1).is_link_up()) && !deadline.is_over()) wire_->pass_time();
     ASSERT_TRUE(io(0).is_link_up() && io(1).is_link_up());
     drain(0);  // some wires accept nothing for an end that has never polled
@@ -98,7 +93,7 @@ class IoContract : public ::testing::TestWithParam<bool> {
   /// Sends one packet, waiting for room. The packet is released if there is no room within the
   /// timeout.
   bool send(PacketBuf* packet, int end = 0) {
-    const Deadline deadline;
+    const ContractDeadline deadline;
     while (!deadline.is_over()) {
       if (io(end).tx_burst({&packet, 1}) == 1) return true;
       io(end).reclaim();
@@ -112,7 +107,7 @@ class IoContract : public ::testing::TestWithParam<bool> {
   /// releases them.
   std::vector<PacketBuf*> receive(size_t count, int end = 1) {
     std::vector<PacketBuf*> out;
-    const Deadline deadline;
+    const ContractDeadline deadline;
     while (out.size() < count && !deadline.is_over()) {
       if (receive_some(out, end, count - out.size()) == 0) {
         io(1 - end).reclaim();
@@ -152,7 +147,7 @@ class IoContract : public ::testing::TestWithParam<bool> {
 
   /// Waits until kRegion has no holds: what a worker does before it removes a client's memory.
   void let_go_of_regions() {
-    const Deadline deadline;
+    const ContractDeadline deadline;
     while (memory(0).region_holds(kRegion) > 0 && !deadline.is_over()) {
       io(0).reclaim();
       wire_->pass_time();

@@ -4,21 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#if defined(__has_feature)
-#define LYRE_HAS_FEATURE(x) __has_feature(x)
-#else
-#define LYRE_HAS_FEATURE(x) 0
-#endif
-
 namespace lyre::sim {
-
-/// Whether a sanitizer makes this program several times slower: fewer seeds do there.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
-    LYRE_HAS_FEATURE(address_sanitizer) || LYRE_HAS_FEATURE(thread_sanitizer)
-inline constexpr bool kIsSanitized = true;
-#else
-inline constexpr bool kIsSanitized = false;
-#endif
 
 /// The seeds of a simulator's test of `seeds` seeds: fewer of them where this program is slow.
 /// LYRE_TEST_SLOWNESS says how many times, to programs that an emulator runs.

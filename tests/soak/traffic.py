@@ -51,7 +51,7 @@ class Job(threading.Thread):
         serving = processes.start(command, env=environment, text=True, stdout=subprocess.DEVNULL,
                                   stderr=subprocess.PIPE)
         try:
-            first = serving.stderr.readline()
+            first = processes.read_line(serving, JOB_TIMEOUT_S)
             if "listening" not in first:
                 self.outcome.error = f"server: {first.strip()}"
                 return
@@ -94,7 +94,7 @@ class Victim:
         command, environment = server.lyre("perf", "server", "--listen", f":{port}")
         self._server = processes.start(command, env=environment, text=True,
                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        self._server.stderr.readline()
+        processes.read_line(self._server, JOB_TIMEOUT_S)
         command, environment = client.lyre("perf", "client", f"{server.address}:{port}",
                                            "--seconds", "60", "--sessions", "8",
                                            "--direction", "both")

@@ -51,6 +51,17 @@ GTEST_REASON = re.compile(r": Skipped\n(?!\[)(.+)$", re.MULTILINE)
 UNITTEST_SKIPPED = re.compile(r"^-+\nRan (?P<run>\d+) tests? in .+\n\n"
                               r"OK \(skipped=(?P<skipped>\d+)\)$", re.MULTILINE)
 UNITTEST_REASON = re.compile(r"\.\.\. skipped (['\"])(.*)\1$", re.MULTILINE)
+# Of single tests, whatever became of the others.
+GTEST_ONE_SKIPPED = re.compile(r"^\[ RUN      \] (?P<name>\S+)\n(?P<said>(?:(?!\[ ).*\n)*)"
+                               r"\[  SKIPPED \] (?P=name) \(", re.MULTILINE)
+# A line of the description may follow the name.
+UNITTEST_ONE_SKIPPED = re.compile(r"^ *\w+ \((?:__main__\.)?(?P<name>[^)]+)\)(?:\n.*| .*)?"
+                                  r"\.\.\. skipped (['\"])(?P<reason>.*)\2$", re.MULTILINE)
+UNITTEST_SKIPS = re.compile(r"^OK \(.*\bskipped=(\d+)", re.MULTILINE)
+NO_REASON = "no reason given"
+# How the reason begins of a test that is skipped on every machine: one of a parameterized suite
+# whose parameter has nothing of that kind.
+NEVER_APPLIES = "does not apply: "
 
 PASSED = {"OK", "EXPECTEDFAIL"}
 SKIPPED = {"SKIP"}
@@ -229,7 +240,7 @@ def configure_and_compile(build, folder, environment, count):
 def first_reason(test):
     """The reason of a skipped test: the last line that it wrote."""
     lines = (test.get("stdout", "") + test.get("stderr", "")).strip().splitlines()
-    return lines[-1] if lines else "no reason given"
+    return lines[-1] if lines else NO_REASON
 
 
 def gtest_skip(text):
@@ -257,6 +268,30 @@ def unittest_skip(text):
     return f"all tests ({found['skipped']})" + (f": {reasons[0][1]}" if reasons else "")
 
 
+def gtest_skips(text):
+    """Name and reason of each test that googletest skipped."""
+    reasons = ((found["name"], GTEST_REASON.search(found["said"]))
+               for found in GTEST_ONE_SKIPPED.finditer(text))
+    return [(name, reason[1] if reason else NO_REASON) for name, reason in reasons]
+
+
+def unittest_skips(text):
+    """The same of unittest, which names them only if it is verbose."""
+    named = [(found["name"], found["reason"]) for found in UNITTEST_ONE_SKIPPED.finditer(text)]
+    total = UNITTEST_SKIPS.search(text)
+    return named + [("one test", NO_REASON)] * (int(total[1]) - len(named) if total else 0)
+
+
+def skips_of_some(test):
+    """What a program has skipped of whose tests others passed, and why; None: nothing."""
+    skipped = gtest_skips(test.get("stdout", "")) + unittest_skips(test.get("stderr", ""))
+    skipped = [(name, reason) for name, reason in skipped if not reason.startswith(NEVER_APPLIES)]
+    if not skipped:
+        return None
+    what = skipped[0][0] if len(skipped) == 1 else f"{len(skipped)} tests"
+    return f"{what}: {'; '.join(dict.fromkeys(reason for _, reason in skipped))}"
+
+
 def skip_of_all(test):
     """Why a program that ended well tested nothing; None where one of its tests ran."""
     return gtest_skip(test.get("stdout", "")) or unittest_skip(test.get("stderr", ""))
@@ -281,6 +316,8 @@ def count_test(build, test, count):
         count.skip(name, skip)
     elif test["result"] in PASSED:
         count.passed += 1
+        if (some := skips_of_some(test)) is not None:
+            count.skip(name, some)
     elif test["result"] in SKIPPED:
         count.skip(name, first_reason(test))
     else:

@@ -14,6 +14,7 @@ import processes
 READY_TIMEOUT_S = 60
 LINK_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 60
+CHECK_TIMEOUT_S = 60
 # Under load the workers may not come to rest for an upgrade: the daemon then says "try again".
 REST_TIMEOUT_S = 60
 LOOK_TIMEOUT_S = 100
@@ -90,10 +91,20 @@ class Daemon:
         self._process = None
         self._killed = []
 
-    def start(self):
-        """Returns once the daemon has reported that it is ready."""
+    def _write_config(self):
         with open(self._config, "w", encoding="utf-8") as file:
             file.write(self._settings.toml(self.socket))
+
+    def check(self):
+        """What `lyred --check` says of the configuration."""
+        self._write_config()
+        done = processes.run([*self._inside, self._programs.lyred, "--check", "--config",
+                              self._config], CHECK_TIMEOUT_S, capture_output=True)
+        return done.stdout + done.stderr
+
+    def start(self):
+        """Returns once the daemon has reported that it is ready."""
+        self._write_config()
         notify_path = os.path.join(self._folder, f"{self.name}.notify")
         # DPDK keeps files while it runs: in our folder, which goes away with the rest.
         environment = dict(os.environ, NOTIFY_SOCKET=notify_path, RUNTIME_DIRECTORY=self._folder)
@@ -103,8 +114,10 @@ class Daemon:
             self._process = processes.start(
                 [*self._inside, self._programs.lyred, "--config", self._config], stdout=log,
                 stderr=log, env=environment)
-            self._wait_ready(notify)
-        os.unlink(notify_path)
+            try:
+                self._wait_ready(notify)
+            finally:
+                os.unlink(notify_path)
 
     def _wait_ready(self, notify):
         deadline = time.monotonic() + READY_TIMEOUT_S

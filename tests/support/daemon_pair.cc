@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "lyre/lyre.h"
+#include "tests/support/deadline.h"
 
 namespace lyre::test {
 namespace {
@@ -111,12 +112,12 @@ void DaemonPair::start(int host) {
 }
 
 void DaemonPair::await_ready(int host, Wire wire) {
-  const auto deadline = Clock::now() + kReadyTimeout;
+  const Deadline deadline(kReadyTimeout);
   const lyre_options options{.struct_bytes = sizeof options,
                              .socket_path = socket(host).c_str(),
                              .label = "ready",
                              .arena_bytes = 0};
-  while (Clock::now() < deadline && is_running(host)) {
+  while (!deadline.is_over() && is_running(host)) {
     lyre_context* context = nullptr;
     if (lyre_context_open(&options, &context) == 0) {
       lyre_port port{.struct_bytes = sizeof port};
@@ -158,8 +159,8 @@ void DaemonPair::stop(int host, int signal) {
 }
 
 std::string DaemonPair::await_end(int host) {
-  const auto deadline = Clock::now() + kStopTimeout;
-  while (is_running(host) && Clock::now() < deadline) std::this_thread::sleep_for(kPause);
+  const Deadline deadline(kStopTimeout);
+  while (is_running(host) && !deadline.is_over()) std::this_thread::sleep_for(kPause);
   return std::exchange(hosts_[index(host)].end, "");
 }
 

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import processes
 from daemon import DaemonError, Programs
-from network import CommandTimeout, NetworkError, VethPair
+from network import CommandFailed, NetworkError, VethPair
 from two_hosts import TwoHosts
 
 JOB_TIMEOUT_S = 900
@@ -38,7 +38,7 @@ def kernel_wire(stack):
         namespaces = {"A": wire.left, "B": wire.right}
         for name, address in KERNEL_ADDRESSES.items():
             wire.give_address(namespaces[name], address)
-    except (NetworkError, CommandTimeout) as error:
+    except (NetworkError, CommandFailed) as error:
         say(f"kernel TCP is measured on loopback ({error})")
         return []
     arguments = []

@@ -1,6 +1,7 @@
 """Two network namespaces with one veth wire between them, for as long as a `with` block lasts."""
 
 import contextlib
+import functools
 import ipaddress
 import json
 import os
@@ -17,8 +18,12 @@ class NetworkError(Exception):
     """This machine does not support the required namespaces. The text is one line."""
 
 
-class CommandTimeout(Exception):
-    """A command has not ended: the machine is too busy, which is no reason to skip a test."""
+class CommandFailed(Exception):
+    """A command failed on a machine that supports namespaces, which is no reason to skip a test."""
+
+
+class CommandTimeout(CommandFailed):
+    """A command has not ended: the machine is too busy."""
 
 
 def prefix_bits_of(address):
@@ -37,12 +42,12 @@ def _run(*command):
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S,
                               check=False)
     except OSError as error:
-        raise NetworkError(f"{command[0]}: {error}") from error
+        raise CommandFailed(f"{command[0]}: {error}") from error
     except subprocess.TimeoutExpired as error:
         raise CommandTimeout(str(error)) from error
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines()
-        raise NetworkError(" ".join(command) + ": " + (said[-1] if said else "failed"))
+        raise CommandFailed(" ".join(command) + ": " + (said[-1] if said else "failed"))
     return done.stdout
 
 
@@ -68,6 +73,30 @@ def remove_left_namespaces():
         _remove_namespace(name)
 
 
+@functools.cache
+def require_namespaces():
+    """Makes and removes a namespace with a wire, once in a process. NetworkError: this machine
+    cannot. What fails later is a failure of its test."""
+    if os.geteuid() != 0:
+        raise NetworkError("network namespaces need root")
+    name = f"lyre-{os.getpid()}-probe"
+    try:
+        _run("ip", "netns", "add", name)
+        _run(*_inside(name, "ip", "link", "add", "wire0", "type", "veth", "peer", "name", "wire1"))
+        _run(*_inside(name, "ethtool", "-K", "wire0", "tx", "off"))
+    except CommandTimeout:
+        raise
+    except CommandFailed as error:
+        raise NetworkError(str(error)) from error
+    finally:
+        _remove_namespace(name)
+
+
+def _inside(name, *command):
+    # Not `ip netns exec` or `ip -n`: they need mounts of their own, which a chroot cannot have.
+    return ["nsenter", f"--net={NAMESPACES}/{name}", "--", *command]
+
+
 class VethPair:
     """Namespaces `left` and `right`, each with loopback and one end of the wire, named "wire0".
 
@@ -89,8 +118,7 @@ class VethPair:
         self._addresses = []
 
     def __enter__(self):
-        if os.geteuid() != 0:
-            raise NetworkError("network namespaces need root")
+        require_namespaces()
         try:
             for name in (self.left, self.right):
                 self._add_namespace(name)
@@ -187,8 +215,7 @@ class VethPair:
     @staticmethod
     def inside(name, *command):
         """The command line that runs `command` in the namespace."""
-        # Not `ip netns exec` or `ip -n`: they need mounts of their own, which a chroot cannot have.
-        return ["nsenter", f"--net={NAMESPACES}/{name}", "--", *command]
+        return _inside(name, *command)
 
     @staticmethod
     def run(name, *command):

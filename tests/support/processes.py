@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import subprocess
 import time
@@ -10,7 +11,7 @@ import time
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 libc = ctypes.CDLL(None, use_errno=True)
-_defaults = {}  # of start()
+_defaults = {}  # of start() and run()
 
 
 def _die_with_parent():
@@ -24,8 +25,8 @@ def start(command, **options):
 
 @contextlib.contextmanager
 def as_services():
-    """What start() starts meanwhile has a session of its own, as a service or a user's job has. The
-    kernel's scheduler then takes it for a group of its own (autogroup)."""
+    """What start() and run() start meanwhile has a session of its own, as a service or a user's job
+    has. The kernel's scheduler then takes it for a group of its own (autogroup)."""
     _defaults["start_new_session"] = True
     try:
         yield
@@ -35,9 +36,29 @@ def as_services():
 
 def run(command, timeout_s, **options):
     """subprocess.run of such a process, always with a time limit; its output is text by default."""
-    options.setdefault("text", True)
     return subprocess.run(command, preexec_fn=_die_with_parent, timeout=timeout_s, check=False,
-                          **options)
+                          **{"text": True, **_defaults, **options})
+
+
+class NoLine(AssertionError):
+    """A process has not written a line in time."""
+
+
+def read_line(process, timeout_s, pipe=None):
+    """The next line that the process writes to `pipe`, its stderr by default; what there is of it
+    at the end of the pipe. Raises NoLine. Nobody may read from the pipe object before: its buffer
+    would hide lines."""
+    descriptor = (pipe or process.stderr).fileno()
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    line, deadline = b"", time.monotonic() + timeout_s
+    while not line.endswith(b"\n"):
+        if not poller.poll(max(0, deadline - time.monotonic()) * 1000):
+            raise NoLine(f"{process.args}: no line within {timeout_s} s, after {line!r}")
+        if not (byte := os.read(descriptor, 1)):
+            break
+        line += byte
+    return line.decode()
 
 
 def end(process, patience_s=10):

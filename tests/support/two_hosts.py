@@ -1,6 +1,7 @@
 """Two daemons on this machine, "host-a" and "host-b", connected by a wire, memif by default."""
 
 import os
+import re
 import shutil
 import tempfile
 
@@ -14,16 +15,35 @@ IPV6_INTERFACES = {"host-a": "fd00:9::1/64", "host-b": "fd00:9::2/64"}
 SUPER_PACKETS = {"port": {"trusted": True, "super_packets": True}}
 
 
+def scratch_root():
+    parent = tempfile.gettempdir()
+    return parent if len(parent) < 60 else "/tmp"
+
+
 def scratch_folder():
     """A private folder whose path leaves room for the name of a socket (107 bytes)."""
-    parent = tempfile.gettempdir()
-    return tempfile.mkdtemp(prefix="lyre-", dir=parent if len(parent) < 60 else "/tmp")
+    return tempfile.mkdtemp(prefix="lyre-", dir=scratch_root())
 
 
 def cores():
     """One core for each daemon; the same one if there is only one."""
     allowed = sorted(os.sched_getaffinity(0))
     return allowed[0], allowed[-1]
+
+
+def super_packets_refusal(programs):
+    """Why `lyred --check` refuses SUPER_PACKETS on memif with this DPDK; None: it does not."""
+    with tempfile.TemporaryDirectory(dir=scratch_root(), prefix="lyre-") as folder:
+        device = f"net_memif0,role=server,socket={folder}/wire.sock,socket-abstract=no"
+        settings = Settings("host-a", device, f"{ADDRESSES['host-a']}/24", cores()[0],
+                            sections=SUPER_PACKETS)
+        refused = re.search("no super-packets: .*", Daemon(programs, settings, folder).check())
+    return refused and refused.group()
+
+
+def need_super_packets(test, programs):
+    if refusal := super_packets_refusal(programs):
+        test.skipTest(refusal)
 
 
 class TwoHosts:

@@ -52,6 +52,10 @@ class Switch(BridgedPair):
         self._tc("filter", "parent", "1:", "protocol", "ip", "u32", "match", "ip", "sport",
                  str(source_port), "0xffff", "flowid", "1:2")
 
+    def speed_up(self):
+        """Ends the limit of slow_down() or narrow()."""
+        self.run(self.middle, "tc", "qdisc", "del", "dev", self.middle_devices[1], "root")
+
 
 class TwoPorts(Settings):
     """A daemon on both wires of TwoRails. All ports are in one subnet, as in clouds."""

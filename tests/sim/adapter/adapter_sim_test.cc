@@ -3,11 +3,12 @@
 
 #include "tests/sim/adapter/world.h"
 #include "tests/sim/seeds.h"
+#include "tests/support/sanitized.h"
 
 namespace lyre::adapter_sim {
 namespace {
 
-const uint64_t kSeeds = sim::affordable(sim::kIsSanitized ? 5 : 25);
+const uint64_t kSeeds = sim::affordable(test::kIsSanitized ? 5 : 25);
 
 Outcome run(const std::string& scenario, uint64_t seed) {
   World world(make_plan(scenario, seed), false);

@@ -7,9 +7,12 @@
 #include "tests/sim/seeds.h"
 #include "tests/sim/world/world_drivers.h"
 #include "tests/sim/world/world_scenarios.h"
+#include "tests/support/sanitized.h"
 
 namespace lyre::sim {
 namespace {
+
+using test::kIsSanitized;
 
 /// Where each seed is run more than once.
 constexpr uint64_t kRepeatedSeeds = kIsSanitized ? 1 : 3;

@@ -6,17 +6,17 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <new>
 
+#include "tests/support/deadline.h"
+
 namespace lyre::client {
 namespace {
 
 constexpr uint64_t kGeneration = 77;
-constexpr auto kPatience = std::chrono::seconds(60);
 
 UniqueFd make_memory(const char* name, uint64_t bytes, Mapping& mapping) {
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC));
@@ -171,10 +171,10 @@ std::optional<channel::Submission> FakeDaemon::try_take(uint32_t worker) {
 }
 
 channel::Submission FakeDaemon::take(uint32_t worker) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const test::Deadline deadline;
   for (;;) {
     if (const auto entry = try_take(worker)) return *entry;
-    if (std::chrono::steady_clock::now() > deadline) {
+    if (deadline.is_over()) {
       ADD_FAILURE() << "the client submitted nothing to worker " << worker;
       return {};
     }

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "daemon/base/daemon_limits.h"
 #include "tests/unit/libclient/fake_daemon.h"
 
 namespace lyre::client {
@@ -185,15 +186,15 @@ TEST_F(Unsent, ThatIsAcknowledgedWhileItIsDeregisteredNeedsNoReset) {
 
 // A port held packets of the first region for a second. The others were not asked for, and closed
 // sessions went on sending from them.
+static_assert(kDeregisterUnsentNs > kRegionTimeout.value + 10 * kNextRegionTimeout.value);
+
 TEST_F(Unsent, IsDeregisteredBehindARegionThatAPortHolds) {
-  constexpr auto kRegionTimeout = std::chrono::milliseconds(1100);
   lyre_session* other = open_session(daemon_, context_, {2, 1});
   send_from(add_region(kOtherName), other);
   close(session_);
   close(other);
   auto daemon = std::async(std::launch::async, [&] {
     std::set<uint32_t> asked = {daemon_.take_deregistration().region};
-    std::this_thread::sleep_for(kRegionTimeout);
     daemon_.answer_deregistration(*asked.begin(), ETIMEDOUT);
     const uint32_t second = daemon_.take_deregistration().region;
     daemon_.answer_deregistration(second);

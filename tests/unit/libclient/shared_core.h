@@ -4,8 +4,9 @@
 #include <sched.h>
 
 #include <atomic>
-#include <chrono>
 #include <thread>
+
+#include "tests/support/deadline.h"
 
 namespace lyre::client {
 
@@ -34,9 +35,9 @@ class SharedCore {
   /// Calls `is_done` and yields in turn. Fails when it is not true in time.
   template <typename Done>
   void yield_until(Done is_done) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const test::Deadline deadline;
     while (!is_done()) {
-      if (std::chrono::steady_clock::now() > deadline) return ADD_FAILURE() << "not in 20 s";
+      if (deadline.is_over()) return ADD_FAILURE() << "not in time";
       ::sched_yield();
     }
   }

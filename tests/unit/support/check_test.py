@@ -98,16 +98,24 @@ class Counts(unittest.TestCase):
         self.assertEqual(count.reasons,
                          ["skipped: normal: lyre:unit / b: all tests (1): no two NICs"])
 
+    def test_a_program_that_skipped_some_of_its_tests_has_passed_and_is_listed(self):
+        said = output_of([Skips.Passes, Skips.SkippedTests], verbosity=2)
+        count, _ = self.count(line("a") + line("b", stderr=said), ["a", "b"])
+        self.assertEqual(count.line(), "2 passed, 0 failed, 1 skipped")
+        self.assertEqual(count.reasons, ["skipped: normal: lyre:unit / b: 2 tests: needs 'root'; "
+                                         "needs a GPU"])
+
     def test_a_failure_stays_one_whatever_was_skipped(self):
         count, _ = self.count(line("a", "FAIL", stdout=GTEST_ALL_SKIPPED), ["a"], status=1)
         self.assertEqual(count.line(), "0 passed, 1 failed")
 
 
-class SkipsOfAll(unittest.TestCase):
-    """A program that skips all of its tests ends as one whose tests passed."""
+class Skips(unittest.TestCase):
+    """A program that skips tests ends as one whose tests passed."""
 
     class SkippedTests(unittest.TestCase):
         def test_one(self):
+            """With a description."""
             self.skipTest("needs 'root'")
 
         @unittest.skip("needs a GPU")
@@ -151,9 +159,29 @@ class SkipsOfAll(unittest.TestCase):
                 with self.subTest(skipped=skipped, verbosity=verbosity):
                     self.assertIsNone(self.skip_of(self.Passes, skipped, verbosity=verbosity))
 
+    def some_of(self, *cases, verbosity=2):
+        return check.skips_of_some({"stderr": output_of(cases, verbosity)})
+
+    def test_unittest_names_what_some_tests_lack(self):
+        self.assertIsNone(self.some_of(self.Passes))
+        self.assertRegex(self.some_of(self.Passes, self.SkippedClass), r"SkippedClass\S*: needs ")
+        self.assertEqual(self.some_of(self.Passes, self.SkippedSubtests),
+                         "2 tests: needs hugepages")
+
+    def test_unittest_that_is_not_verbose_tells_how_many(self):
+        self.assertEqual(self.some_of(self.Passes, self.SkippedTests, verbosity=1),
+                         "2 tests: no reason given")
+
     def test_googletest_ran_a_test(self):
         text = GTEST_ALL_SKIPPED.replace("PASSED  ] 0 tests.", "PASSED  ] 1 test.")
         self.assertIsNone(check.skip_of_all({"stdout": text}))
+        self.assertEqual(check.skips_of_some({"stdout": text}),
+                         "Io/IoContract.BothDirectionsWork/pci: no two NICs")
+        self.assertIsNone(check.skips_of_some(
+            {"stdout": text.replace("no two NICs", "does not apply: no cable")}))
+        text = "[ RUN      ] A.B\n[       OK ] A.B (0 ms)\n" + text.replace("no two NICs\n", "")
+        self.assertEqual(check.skips_of_some({"stdout": text}),
+                         "Io/IoContract.BothDirectionsWork/pci: no reason given")
 
     def test_googletest_without_a_reason(self):
         text = GTEST_ALL_SKIPPED.replace("no two NICs\n", "")
@@ -231,9 +259,32 @@ class Networks(unittest.TestCase):
                 network._run("sleep", "60")
         self.assertNotIsInstance(caught.exception, network.NetworkError)
 
-    def test_a_command_that_is_not_there_is_one(self):
-        with self.assertRaises(network.NetworkError):
-            network._run("/nonexistent/ip")
+    @staticmethod
+    def require(done):
+        """Whether namespaces are there, on a machine on which each command ends as `done`."""
+        network.require_namespaces.cache_clear()
+        try:
+            with mock.patch.object(network.os, "geteuid", return_value=0), \
+                    mock.patch.object(network.subprocess, "run", side_effect=done):
+                network.require_namespaces()
+        finally:
+            network.require_namespaces.cache_clear()
+
+    def test_a_machine_without_namespaces_is_one(self):
+        refused = subprocess.CompletedProcess("ip", 1, "", "Operation not permitted")
+        for done in (FileNotFoundError("ip"), lambda *_, **__: refused):
+            with self.assertRaises(network.NetworkError):
+                self.require(done)
+
+    def test_a_machine_that_is_too_slow_for_them_is_none(self):
+        with self.assertRaises(network.CommandTimeout):
+            self.require(subprocess.TimeoutExpired("ip", 60))
+
+    def test_a_command_that_fails_later_is_none(self):
+        for command in ("/nonexistent/ip", "false"):
+            with self.assertRaises(network.CommandFailed) as caught:
+                network._run(command)
+            self.assertNotIsInstance(caught.exception, network.NetworkError)
 
 
 if __name__ == "__main__":
