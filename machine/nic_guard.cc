@@ -7,6 +7,8 @@
 #include <regex>
 #include <sstream>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
 #include "machine/remote_logins.h"
 #include "machine/routes.h"
@@ -21,10 +23,12 @@ constexpr std::string_view kLower = "lower_";
 
 }  // namespace
 
-NicGuard::NicGuard(Roots roots, std::string ssh_connection, std::vector<OwnAddress> own_addresses)
+NicGuard::NicGuard(Roots roots, std::string ssh_connection, std::vector<OwnAddress> own_addresses,
+                   std::optional<Routing> routing)
     : roots_(std::move(roots)),
       ssh_connection_(std::move(ssh_connection)),
-      own_addresses_(std::move(own_addresses)) {}
+      own_addresses_(std::move(own_addresses)),
+      routing_(std::move(routing)) {}
 
 std::optional<Loss> NicGuard::loss_with(const std::string& device) const {
   const std::string vmbus_id = vmbus_id_of(device);
@@ -32,8 +36,11 @@ std::optional<Loss> NicGuard::loss_with(const std::string& device) const {
   const std::string mac = vmbus_id.empty() ? "" : device_argument(device, "mac");
   const std::string interface = device_argument(device, "iface");
   const std::string remote = device_argument(device, "remote");
+  const auto is_it = [&](const std::string& name) {
+    return !name.empty() && (name == interface || name == remote);
+  };
   for (const Loss& loss : needed_interfaces()) {
-    if (loss.interface == interface || loss.interface == remote) return loss;
+    if (is_it(loss.interface)) return loss;
     if (!device_name.empty() && lies_on(loss.interface, device_name)) return loss;
     // The virtual function of a NIC on the VMbus is named by its MAC address.
     if (!mac.empty() && mac == first_line(roots_.sys + "/class/net/" + loss.interface + "/address"))
@@ -45,30 +52,51 @@ std::optional<Loss> NicGuard::loss_with(const std::string& device) const {
 const std::vector<Loss>& NicGuard::needed_interfaces() const {
   if (needed_) return *needed_;
   std::vector<Loss>& needed = needed_.emplace();
-  for (const std::string& name : with_lower_interfaces(default_route_interfaces())) {
+  const Routing all = routing_ ? *routing_ : read_routing(roots_);
+  for (const std::string& name : with_lower_interfaces(default_route_interfaces(all))) {
     needed.push_back({name, "this machine's default route"});
   }
   for (const auto& name :
-       with_lower_interfaces(login_interfaces(roots_, ssh_connection_, own_addresses_))) {
+       with_lower_interfaces(login_interfaces(roots_, ssh_connection_, own_addresses_, all))) {
     needed.push_back({name, "an SSH session"});
   }
   return needed;
 }
 
-std::set<std::string> NicGuard::default_route_interfaces() const {
+std::set<std::string> NicGuard::default_route_interfaces(const Routing& routing) const {
+  using ByMetric = std::map<uint32_t, std::set<std::string>>;
+  // By family, number, and the source of the routes, which have no rank among those of others.
+  std::map<std::tuple<bool, uint32_t, Address, uint32_t>, ByMetric> tables;
+  for (const Route& route : routing.routes) {
+    if (!is_default(route) || !is_used(route, routing.rules)) continue;
+    ByMetric& by_metric = tables[{is_v4(route), route.table, route.source, route.source_bits}];
+    by_metric[route.metric].insert(route.interface);
+  }
   std::set<std::string> names;
-  for (const bool is_of_v4 : {true, false}) {
-    std::map<uint32_t, std::set<std::string>> by_metric;
-    for (const Route& route : routes(roots_)) {
-      if (!is_default(route) || is_v4(route) != is_of_v4) continue;
-      by_metric[route.metric].insert(route.interface);
-    }
+  for (const auto& [table, by_metric] : tables) {
     for (const auto& [metric, interfaces] : by_metric) {
       names.insert(interfaces.begin(), interfaces.end());
       if (has_device(interfaces)) break;
     }
   }
   return names;
+}
+
+/// Clouds give a further interface a table of its own, for packets from its own addresses: these
+/// addresses go with the interface. A table for some destinations has no default route of the
+/// machine.
+bool NicGuard::is_used(const Route& route, const std::vector<RouteRule>& rules) const {
+  return std::any_of(rules.begin(), rules.end(), [&](const RouteRule& rule) {
+    return leads_to(rule, route) && is_to_all(rule) && has_source(rule, route.interface);
+  });
+}
+
+/// Whether the rule takes packets from all, or from an address that another interface has.
+bool NicGuard::has_source(const RouteRule& rule, const std::string& beside_interface) const {
+  if (is_from_all(rule)) return true;
+  return std::any_of(own_addresses_.begin(), own_addresses_.end(), [&](const OwnAddress& own) {
+    return own.interface != beside_interface && is_in(own.address, rule.source, rule.source_bits);
+  });
 }
 
 /// Whether one of the interfaces lies on a device. A tunnel does not, and its packets leave over

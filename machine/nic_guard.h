@@ -7,6 +7,7 @@
 
 #include "machine/files.h"
 #include "machine/own_addresses.h"
+#include "machine/routes.h"
 
 namespace lyre::machine {
 
@@ -21,18 +22,22 @@ struct Loss {
 /// questions. Thread: one.
 class NicGuard {
  public:
-  /// `ssh_connection` has the form of the variable SSH_CONNECTION, or is empty.
+  /// `ssh_connection` has the form of the variable SSH_CONNECTION, or is empty. Without `routing`
+  /// the first question reads it.
   explicit NicGuard(Roots roots = {}, std::string ssh_connection = "",
-                    std::vector<OwnAddress> own_addresses = {});
+                    std::vector<OwnAddress> own_addresses = {},
+                    std::optional<Routing> routing = std::nullopt);
 
   /// What would be lost with `device` (an EAL device string or a PCI address), if anything.
   std::optional<Loss> loss_with(const std::string& device) const;
 
  private:
   const std::vector<Loss>& needed_interfaces() const;
-  /// Those over which default routes leave: for each family those of the lowest metric, and of the
-  /// next ones until an interface lies on a device.
-  std::set<std::string> default_route_interfaces() const;
+  /// Those over which default routes leave: of each family, table and source those of the lowest
+  /// metric, and of the next ones until an interface lies on a device.
+  std::set<std::string> default_route_interfaces(const Routing& routing) const;
+  bool is_used(const Route& route, const std::vector<RouteRule>& rules) const;
+  bool has_source(const RouteRule& rule, const std::string& beside_interface) const;
   bool has_device(const std::set<std::string>& interfaces) const;
   std::set<std::string> with_lower_interfaces(std::set<std::string> names) const;
   bool lies_on(const std::string& interface, const std::string& device_name) const;
@@ -40,6 +45,7 @@ class NicGuard {
   Roots roots_;
   std::string ssh_connection_;
   std::vector<OwnAddress> own_addresses_;
+  std::optional<Routing> routing_;
   mutable std::optional<std::vector<Loss>> needed_;  ///< once the first question was asked
 };
 

@@ -1,10 +1,12 @@
 #include "machine/remote_logins.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +20,7 @@ constexpr std::string_view kEstablished = "01";
 constexpr std::string_view kListening = "0A";
 constexpr size_t kIpv4Hex = 8;
 constexpr size_t kIpv6Hex = 32;
+constexpr uint32_t kAllBits = 128;
 
 /// Of /proc/net/tcp and tcp6: 32-bit words as numbers of this machine.
 Address address_of_socket(std::string_view text) {
@@ -134,6 +137,43 @@ std::string parent_of(const std::string& process) {
   return parent == "0" ? "" : parent;
 }
 
+bool is_taken_by(const TcpSocket& login, const RouteRule& rule) {
+  return rule.is_v4 == is_v4(login.peer) && is_in(login.own, rule.source, rule.source_bits) &&
+         is_in(login.peer, rule.destination, rule.destination_bits);
+}
+
+/// The interfaces to which the table of `rule` sends the packets of `login`: those of the routes
+/// with the longest prefix, of these with the longest prefix of the source, and of these with the
+/// lowest metric. Of several such routes IPv4 uses the first one, and IPv6 may use each.
+std::set<std::string> ways_of(const TcpSocket& login, const RouteRule& rule,
+                              const std::vector<Route>& routes) {
+  using Rank = std::array<uint32_t, 4>;  // the best one first
+  std::map<Rank, std::set<std::string>> ways;
+  for (const Route& route : routes) {
+    if (!leads_to(rule, route) || !is_in(login.peer, route.network, route.bits)) continue;
+    if (!is_in(login.own, route.source, route.source_bits)) continue;
+    const uint32_t order = rule.is_v4 ? route.number : 0;
+    const Rank rank{kAllBits - route.bits, kAllBits - route.source_bits, route.metric, order};
+    ways[rank].insert(route.interface);
+  }
+  return ways.empty() ? std::set<std::string>{} : ways.begin()->second;
+}
+
+void add_interfaces_of(const TcpSocket& login, const std::vector<OwnAddress>& own_addresses,
+                       const Routing& routing, std::set<std::string>& out) {
+  bool has_interface = false;
+  for (const OwnAddress& own : own_addresses) {
+    if (own.address != login.own) continue;
+    out.insert(own.interface);
+    has_interface = true;
+  }
+  // Each interface has a route to link-local addresses. The socket's scope says which one is used.
+  if (has_interface && is_link_local(login.peer)) return;
+  for (const RouteRule& rule : routing.rules) {
+    if (is_taken_by(login, rule)) out.merge(ways_of(login, rule, routing.routes));
+  }
+}
+
 }  // namespace
 
 std::string ssh_connection(const Roots& roots) {
@@ -148,21 +188,14 @@ std::string ssh_connection(const Roots& roots) {
 }
 
 std::set<std::string> login_interfaces(const Roots& roots, const std::string& ssh_connection,
-                                       const std::vector<OwnAddress>& own_addresses) {
+                                       const std::vector<OwnAddress>& own_addresses,
+                                       const Routing& routing) {
   const std::vector<TcpSocket> sockets = tcp_sockets(roots);
   const std::set<uint16_t> ports = ssh_ports(roots, ssh_connection, sockets);
-  const std::vector<Route> all = routes(roots);
   std::set<std::string> found;
   for (const TcpSocket& login : sockets) {
     if (login.state != kEstablished || ports.count(login.own_port) == 0) continue;
-    for (const OwnAddress& own : own_addresses) {
-      if (own.address == login.own) found.insert(own.interface);
-    }
-    const Route* best = nullptr;
-    for (const Route& route : all) {
-      if (is_in(login.peer, route) && (best == nullptr || route.bits > best->bits)) best = &route;
-    }
-    if (best != nullptr) found.insert(best->interface);
+    add_interfaces_of(login, own_addresses, routing, found);
   }
   return found;
 }

@@ -15,6 +15,15 @@ ARGS = None
 BOUND_S = 180
 
 
+def is_rank(pid):
+    """Whether the process is one of a launcher's ranks, and no longer a copy of the launcher."""
+    try:
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+            return "--rank-process" in file.read().split("\0")
+    except OSError:
+        return False
+
+
 def ranks_left(marker):
     """Processes with `marker` in their environment."""
     found = []
@@ -202,6 +211,36 @@ class Failures(AllReduce):
                               capture_output=True, text=True, timeout=BOUND_S, check=False)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("--host NAME=SOCKET", done.stderr)
+
+
+class Sessions(AllReduce):
+    """Linux's scheduler takes the threads of a session for a group (autogroup)."""
+
+    def sessions_of(self, *options):
+        """Those of the launcher and of its two ranks, which Ctrl-C then ends."""
+        command = self.command("--no-kernel", "--bytes", "4MiB", *options,
+                               plugin=ARGS.faulty_plugin)
+        with subprocess.Popen(command, env=dict(self.env, **self.fault("hang", 10)),
+                              stderr=subprocess.PIPE, text=True) as launcher:
+            deadline = time.monotonic() + BOUND_S
+            ranks = []
+            while len(ranks) < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+                ranks = [pid for pid in ranks_left(self.marker) if is_rank(pid)]
+            sessions = [os.getsid(pid) for pid in (launcher.pid, *ranks)]
+            launcher.send_signal(signal.SIGINT)
+            _, error = launcher.communicate(timeout=BOUND_S)
+        self.assertEqual(launcher.returncode, 1)
+        self.assertIn("interrupted", error)
+        return sessions
+
+    def test_a_rank_is_in_that_of_its_launcher(self):
+        self.assertEqual(self.sessions_of(), [os.getsid(0)] * 3)
+
+    def test_a_rank_may_have_its_own(self):
+        launchers, *ranks = self.sessions_of("--setsid")
+        self.assertEqual(launchers, os.getsid(0))
+        self.assertEqual(len({launchers, *ranks}), 3)
 
 
 class SeveralMachines(AllReduce):

@@ -11,8 +11,8 @@ import needs
 import processes
 from cores_apart import CoresApart, are_near
 from driver_share import DriverShare
-from measures import (HONEST, KERNEL, SUPER, SUPER_TRUSTED, TRUSTED, Failed, kernel_wire, output_of,
-                      pass_through)
+from measures import (HONEST, KERNEL, SUPER, SUPER_TRUSTED, TRUSTED, Failed, has_super_packets,
+                      kernel_wire, output_of, pass_through)
 from record import Row
 from rest import processor_s
 from two_hosts import TwoHosts, cores
@@ -47,6 +47,8 @@ def large(bench):
 
 def large_uncut(bench):
     """On wires that carry 64 KiB packets: the kernel's with TSO on, Lyre's with super-packets."""
+    if not has_super_packets(bench):
+        return
     with Job(bench, LARGE, iterations=3, is_uncut=True) as job:
         for i, size in enumerate(LARGE):
             job.add("64 KiB packets, all-reduce", i, size, "GB/s bus",
@@ -105,14 +107,22 @@ def has_services():
     return False
 
 
+@contextlib.contextmanager
+def service_job(bench, sizes, iterations, **options):
+    """A Job whose daemons, ranks and others are groups of their own for the kernel's scheduler, as
+    services, jobs and containers are."""
+    with processes.as_services(), \
+            Job(bench, sizes, iterations, options=["--setsid"], **options) as job:
+        yield job
+
+
 def as_services(bench):
-    """Daemons, ranks and the others in groups of their own for the kernel's scheduler, as services,
-    jobs and containers are. The rows above are of one group, as started from one shell."""
+    """The rows above are of one group, as started from one shell."""
     if not has_services():
         return
     for group, pinned_to in OTHERS:
         for sizes, iterations in BESIDE:
-            with processes.as_services(), Job(bench, sizes, iterations, computing=pinned_to) as job:
+            with service_job(bench, sizes, iterations, computing=pinned_to) as job:
                 for i, size in enumerate(sizes):
                     job.add(f"as services, {group}", i, size, "us",
                             lambda bucket: bucket["time_ns"] / 1e3)
@@ -128,14 +138,15 @@ def processor(bench):
             job.add_processor("processor seconds a GiB", others)
         if not has_services():
             continue
-        with processes.as_services(), Job(bench, [16 << 20], iterations=24, computing=pinned_to,
-                                          counts_processor=True) as job:
+        with service_job(bench, [16 << 20], iterations=24, computing=pinned_to,
+                         counts_processor=True) as job:
             job.add_processor("processor seconds a GiB", f"as services, {others}")
 
 
 def wire_alone(bench):
-    """What memif's driver takes of the cores for as many bytes, there and back. A NIC copies them
-    itself."""
+    """What memif's driver takes of the cores for as many bytes, there and back, calls that move
+    nothing left out. A NIC copies them itself, and its driver has the rest: descriptors and
+    buffers."""
     row = Row("processor seconds a GiB", "memif's driver, for as many bytes", "s", [],
               f"2 * passthrough sender|receiver WIRE {MTU} touched CORE", lower_is_better=True,
               line_ns=[])
@@ -215,7 +226,7 @@ class Job:
     def _processor_s(self, hosts, report_of):
         """Of the plugin's ranks and of both daemons, in a run of their own: daemons at rest while
         the kernel's transports are measured do not count. Daemons work in the warm-up, too. The
-        time without the wire's driver is None where perf is not installed."""
+        time without the wire's whole driver is None where perf is not installed."""
         before = daemons_s(hosts)
         with DriverShare([hosts.a.pid, hosts.b.pid]) as driver:
             ranks = report_of("--no-kernel")["plugin"]["processor_ns"] / 1e9
@@ -258,10 +269,10 @@ class Job:
             [seconds["all"] / gib for seconds in self._plugin_s])
         rest = [seconds["without the driver"] for seconds in self._plugin_s]
         if None in rest:
-            print("  (no row without memif's driver: no samples of perf; "
+            print("  (no row without memif's whole driver: no samples of perf; "
                   "apt-get install linux-perf)", flush=True)
             return
-        self._add(group, f"{name}, without memif's driver", "s", True,
+        self._add(group, f"{name}, without memif's whole driver", "s", True,
                   [seconds / gib for seconds in rest], kernel)
 
     def _add_pair(self, group, name, unit, lower_is_better, kernel, lyre):

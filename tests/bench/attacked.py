@@ -52,7 +52,8 @@ class Place:
         command, environment = self.up.lyre_peer(*arguments)
         process = processes.start(command, env=environment, stderr=subprocess.DEVNULL, **streams)
         try:
-            if arguments[0] == "echo" and process.stdout.readline() != b"listening\n":
+            if (arguments[0] == "echo" and
+                    processes.read_line(process, PATIENCE_S, process.stdout) != "listening\n"):
                 raise Failed(f"{' '.join(command)} does not listen")
             if is_stopped:
                 process.send_signal(signal.SIGSTOP)

@@ -26,7 +26,7 @@ import processes
 import record
 import rest
 from daemon import DaemonError, Programs
-from network import CommandTimeout, NetworkError
+from network import CommandFailed, NetworkError
 
 GROUPS = {**measures.GROUPS, "domains": domains.sharing, **allreduce.GROUPS, **capped.GROUPS,
           **attacked.GROUPS, **faults.GROUPS, "idle": rest.idle}
@@ -76,7 +76,8 @@ def main():
         for name, group in GROUPS.items():
             if table.wants_group(name):
                 group(bench)
-    except (DaemonError, NetworkError, CommandTimeout, measures.Failed) as error:
+    except (DaemonError, NetworkError, CommandFailed, processes.NoLine,
+            measures.Failed) as error:
         sys.exit(f"bench: {error}")
     if not table.rows:
         sys.exit(f"bench: nothing was measured, {options.out} is not written")

@@ -1,7 +1,9 @@
 """The part of the wire's driver in the processor time of daemons.
 
-memif's driver copies each packet with the daemons' cores. A NIC does that itself, so this part is
-the test wire's. perf samples it; without perf nothing is known."""
+memif's driver copies each packet with the daemons' cores, which a NIC does itself. The part also
+has polls, descriptors and buffers, which the driver of a NIC has as well: the copies are inlined,
+so samples do not tell them apart. The time without this part is therefore a lower bound of what
+Lyre takes over a NIC. perf samples it; without perf nothing is known."""
 
 import os
 import re

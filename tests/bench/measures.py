@@ -11,7 +11,7 @@ import time
 import processes
 from network import VethPair
 from record import Row
-from two_hosts import ADDRESSES, TwoHosts, cores, scratch_folder
+from two_hosts import ADDRESSES, TwoHosts, cores, scratch_folder, super_packets_refusal
 
 KERNEL = {"left": "10.9.4.1", "right": "10.9.4.2"}
 PORT = 5201
@@ -19,6 +19,8 @@ PATIENCE_S = 120
 SESSIONS_AT_ONCE = 4096
 # Two daemons and two clients.
 SPINNERS = 4
+# Round trips of daemons that have just started, before those that count.
+WARM_UP = ["--ping-pong", "--count", "1000"]
 # Packets of at most the MTU cross the wire. It computes checksums, as a NIC does.
 HONEST = ["tso", "off", "gso", "on", "gro", "on", "tx", "on"]
 COMPUTED = ["tso", "off", "gso", "on", "gro", "on", "tx", "off"]
@@ -45,6 +47,13 @@ class Bench:
         if not os.access(full, os.X_OK):
             raise Failed(f"{full} has not been built")
         return full
+
+
+def has_super_packets(bench):
+    refusal = super_packets_refusal(bench.programs)
+    if refusal:
+        print(f"  (no row with 64 KiB packets: {refusal})", flush=True)
+    return not refusal
 
 
 def on_core(core, command):
@@ -74,7 +83,7 @@ class Side:
              *server_options], env=environment, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True)
         try:
-            if "listening" not in listening.stderr.readline():
+            if "listening" not in processes.read_line(listening, PATIENCE_S):
                 raise Failed("lyre perf server does not listen")
             yield listening
         finally:
@@ -110,10 +119,33 @@ class Side:
         return [json.loads(out) for out, _ in said]
 
 
-def lyre_side(hosts):
-    """Each client runs on the core of its daemon, as on a host with one core for the network."""
+def siblings(core):
+    """The processors of the same physical core."""
+    path = f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list"
+    try:
+        with open(path, encoding="ascii") as file:
+            ranges = [part.split("-") for part in file.read().strip().split(",")]
+    except OSError:
+        return {core}
+    return {cpu for ends in ranges for cpu in range(int(ends[0]), int(ends[-1]) + 1)}
+
+
+def client_cores():
+    """A physical core for each of two clients that is no daemon's, where there are enough; else
+    cores()."""
+    taken, free = set().union(*map(siblings, cores())), []
+    for core in sorted(os.sched_getaffinity(0)):
+        if core not in taken:
+            free.append(core)
+            taken |= siblings(core)
+    return (free[0], free[-1]) if len(free) >= 2 else cores()
+
+
+def lyre_side(hosts, on_cores=None):
+    """Without `on_cores` each client runs on the core of its daemon, as on a host with one core for
+    the network."""
     (server, server_env), (client, client_env) = hosts.a.lyre(), hosts.b.lyre()
-    first, second = cores()
+    first, second = on_cores or cores()
     return Side((on_core(first, server), server_env), (on_core(second, client), client_env),
                 ADDRESSES["host-a"])
 
@@ -123,8 +155,8 @@ def free_side(hosts):
     return Side((server, server_env), (client, client_env), ADDRESSES["host-a"])
 
 
-def kernel_side(programs, wire):
-    first, second = cores()
+def kernel_side(programs, wire, on_cores=None):
+    first, second = on_cores or cores()
     inside = [on_core(core, wire.inside(name, programs.lyre))
               for core, name in ((first, wire.left), (second, wire.right))]
     return Side((inside[0], dict(os.environ)), (inside[1], dict(os.environ)), KERNEL["left"],
@@ -286,6 +318,8 @@ def bulk_with_checksums(bench, mtu, group, seconds):
         contest.add("one session, checksums computed", "Gb/s", lambda: gbps(lyre.run(seconds)),
                     command, "kernel, checksums computed")
         contest.run()
+    if not has_super_packets(bench):
+        return
     with TwoHosts(bench.programs, mtu, sections=SUPER_TRUSTED) as hosts, \
             kernel_wire(SUPER, mtu) as wire:
         lyre, above = lyre_side(hosts), kernel_side(bench.programs, wire)
@@ -303,19 +337,30 @@ def latency(bench):
     """Lyre beside a kernel client that blocks, and one that spins. Lyre also spins when each of its
     two daemons and two clients has a core; otherwise they share cores, and yield."""
     spin = ["--spin"]
-    busy = ("busy", spin) if os.cpu_count() >= SPINNERS else ("adaptive", [])
+    busy = ("busy", spin) if client_cores() != cores() else ("adaptive", [])
     for (idle, own), rival in ((("adaptive", []), []), (busy, spin)):
         sections = {**TRUSTED, "workers": {"idle": idle}}
         group = f"round trips, {idle} beside a {'spinning' if rival else 'blocking'} kernel client"
-        with TwoHosts(bench.programs, sections=sections) as hosts, \
-                kernel_wire(HONEST, 1500) as honest:
-            sides = {"kernel": (kernel_side(bench.programs, honest), rival),
-                     "lyre": (lyre_side(hosts), own)}
+        with kernel_wire(HONEST, 1500) as honest:
+            kernel = kernel_side(bench.programs, honest, client_cores())
+            sides = {"kernel": (lambda kernel=kernel: contextlib.nullcontext(kernel), rival),
+                     "lyre": (lambda sections=sections: warm_lyre(bench.programs, sections), own)}
             for size in ("1", "64", "4096"):
                 round_trips(bench, group, sides, size)
 
 
+@contextlib.contextmanager
+def warm_lyre(programs, sections):
+    """The side of two daemons that run only inside: they take no time while the kernel is measured,
+    whose code is always warm."""
+    with TwoHosts(programs, sections=sections) as hosts:
+        side = lyre_side(hosts, client_cores())
+        side.run(WARM_UP)
+        yield side
+
+
 def round_trips(bench, group, sides, size):
+    """`sides`: by name how to enter the context of a Side, and options for both its programs."""
     count = str(int(10000 * bench.seconds))
     arguments = ["--ping-pong", "--message", size, "--count", count]
     reports = {name: [] for name in sides}
@@ -323,14 +368,16 @@ def round_trips(bench, group, sides, size):
     if not any(bench.table.wants(group, f"{who}{label}") for who in ("", "kernel, ")):
         return
     for _ in range(bench.rounds):
-        for name, (side, spin) in sides.items():
-            reports[name].append(side.run([*arguments, *spin], spin)["ping_pong"])
+        for name, (running, spin) in sides.items():
+            with running() as side:
+                reports[name].append(side.run([*arguments, *spin], spin)["ping_pong"])
     for key in ("p50", "p99", "p999"):
         rows = {}
-        for name, (side, spin) in sides.items():
-            title = f"{'kernel, ' if name == 'kernel' else ''}{label}, {key}"
+        for name, (_, spin) in sides.items():
+            title, kernel = (f"kernel, {label}, {key}", ["--kernel"]) if name == "kernel" else (
+                f"{label}, {key}", [])
             rows[name] = Row(group, title, "us", [r[f"{key}_ns"] / 1e3 for r in reports[name]],
-                             "lyre perf client " + " ".join([*side.options, *arguments, *spin]),
+                             "lyre perf client " + " ".join([*kernel, *arguments, *spin]),
                              rows.get("kernel"), lower_is_better=True)
             bench.table.add(rows[name])
 
@@ -341,14 +388,15 @@ def requests(bench):
             kernel_wire(HONEST, 1500) as honest:
         contest = Contest(bench, "requests")
         sides = {"kernel": kernel_side(bench.programs, honest), "": lyre_side(hosts)}
-        for sessions, count in ((1, 20000), (1000, 50)):
+        # So many that connecting, which counts, is a small part of the time.
+        for sessions, count in ((1, 20000), (1000, 200)):
             for name, side in sides.items():
                 arguments = ["--ping-pong", "--sessions", str(sessions), "--count",
                              str(int(count * max(bench.seconds, 1)))]
-                text = f"{sessions} session{'s' if sessions > 1 else ''}"
+                text = f"{sessions} session{'s' if sessions > 1 else ''}, by elapsed time"
                 contest.add(f"{name}, {text}" if name else text, "requests/s",
-                            lambda side=side, arguments=arguments, sessions=sessions:
-                            sessions * 1e9 / side.run(arguments)["ping_pong"]["mean_ns"],
+                            lambda side=side, arguments=arguments:
+                            side.run(arguments)["ping_pong"]["requests_per_s"],
                             "lyre perf client " + " ".join(arguments),
                             None if name else f"kernel, {text}")
         contest.run()

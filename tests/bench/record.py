@@ -15,7 +15,12 @@ HEADLINES = [
     ("bulk, MTU 9000", "one session"),
     ("bulk, MTU 1500", "8 sessions"),
     ("round trips, adaptive beside a blocking kernel client", "64 B, p50"),
-    ("requests", "1000 sessions"),
+    # A run has one of these two groups, which depends on the number of cores.
+    ("round trips, adaptive beside a spinning kernel client", "64 B, p50"),
+    ("round trips, adaptive beside a spinning kernel client", "64 B, p999"),
+    ("round trips, busy beside a spinning kernel client", "64 B, p50"),
+    ("round trips, busy beside a spinning kernel client", "64 B, p999"),
+    ("requests", "1000 sessions, by elapsed time"),
     ("all-reduce", "4 MiB"),
     ("all-reduce", "64 MiB"),
     ("64 KiB packets, all-reduce", "64 MiB"),
@@ -31,6 +36,7 @@ HEADLINES = [
 RENAMED = {
     "beside one hog": "beside one computing process",
     "beside a hog on each core": "beside a computing process on each core",
+    "without memif's driver": "without memif's whole driver",
 }
 
 

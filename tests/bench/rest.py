@@ -12,8 +12,8 @@ import time
 
 import processes
 from daemon import Daemon, Settings
-from measures import (HONEST, KERNEL, TRUSTED, Contest, Failed, kernel_side, kernel_wire, lyre_side,
-                      on_core, output_of)
+from measures import (HONEST, KERNEL, PATIENCE_S, TRUSTED, Contest, Failed, kernel_side,
+                      kernel_wire, lyre_side, on_core, output_of)
 from network import VethPair
 from record import Row
 from two_hosts import TwoHosts, cores, scratch_folder
@@ -176,7 +176,7 @@ def probe_beside_kernel(probe, how):
             wire.inside(wire.right, probe, "answer", wire.device, how, str(cores()[0])),
             stdout=subprocess.PIPE, text=True)
         try:
-            if "ready" not in answerer.stdout.readline():
+            if "ready" not in processes.read_line(answerer, PATIENCE_S, answerer.stdout):
                 raise Failed("rest_probe does not answer")
             yield wire
         finally:

@@ -40,6 +40,9 @@ void add_placement_options(CLI::App& command, Options& options) {
       ->excludes("--listen");
   command.add_option("--local-ranks", options.local_ranks, "ranks on this machine")
       ->check(count_between(1, 8));
+  command.add_flag("--setsid", options.own_sessions,
+                   "start each rank of this machine in a session of its own, as a service has; "
+                   "Linux's scheduler takes it for a group (autogroup)");
 }
 
 void add_work_options(CLI::App& command, Options& options) {

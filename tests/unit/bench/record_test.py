@@ -166,6 +166,21 @@ class RunTest(ReportTest):
         self.assertEqual([row.median for row in earlier_rows(self.out).values()], [1, 20, 30, 40])
 
 
+class HeadlinesTest(unittest.TestCase):
+    def test_who_shows_a_blocking_kernel_client_shows_a_spinning_one(self):
+        blocking = [(group, name) for group, name in record.HEADLINES if "blocking" in group]
+        self.assertTrue(blocking)
+        for group, name in blocking:
+            for idle in ("adaptive", "busy"):  # on few cores, and on more
+                spinning = group.replace("adaptive", idle).replace("blocking", "spinning")
+                self.assertIn((spinning, name), record.HEADLINES)
+
+    def test_a_spinning_kernel_client_is_shown_with_its_slowest_round_trips(self):
+        spinning = {group for group, _ in record.HEADLINES if "spinning" in group}
+        for group in spinning:
+            self.assertIn((group, "64 B, p999"), record.HEADLINES)
+
+
 class OnlyTest(unittest.TestCase):
     def test_names_that_can_be_a_row_are_known(self):
         groups = ["bulk, MTU 1500", "beside"]

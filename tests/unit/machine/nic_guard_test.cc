@@ -205,6 +205,180 @@ TEST_F(NicGuardTest, KnowsTheInterfaceThatHasTheAddressOfAnSshSession) {
   EXPECT_TRUE(guard.loss_with("0000:00:04.0").has_value()) << "packets leave over it";
 }
 
+/// A default route of IPv4 over `interface`.
+Route default_over(const std::string& interface, uint32_t table = kMainTable) {
+  return {.network = mapped(0), .bits = kMappedBits, .interface = interface, .table = table};
+}
+RouteRule rule_of_v4(uint32_t table, const Address& source = mapped(0),
+                     uint32_t source_bits = kMappedBits) {
+  return {.table = table, .source = source, .source_bits = source_bits};
+}
+
+// Only the first one was seen, and the other could be taken.
+TEST_F(NicGuardTest, GuardsEachNextHopOfADefaultRoute) {
+  const NicGuard guard({root_ / "proc", root_ / "sys"}, "", {},
+                       Routing{{default_over("br0"), default_over("eth1")}, usual_rules()});
+  EXPECT_TRUE(guard.loss_with("0000:00:03.0").has_value());
+  EXPECT_TRUE(guard.loss_with("0000:00:04.0").has_value());
+  EXPECT_FALSE(guard.loss_with("0000:00:05.0").has_value());
+}
+
+// As for a VRF.
+TEST_F(NicGuardTest, GuardsDefaultRoutesOfTablesThatRulesName) {
+  constexpr uint32_t kTable = 77;
+  const auto is_guarded = [this](std::vector<RouteRule> rules) {
+    const Routing all{{default_over("br0"), default_over("eth1", kTable)}, std::move(rules)};
+    const NicGuard guard({root_ / "proc", root_ / "sys"}, "", {}, all);
+    EXPECT_TRUE(guard.loss_with("0000:00:03.0").has_value());
+    return guard.loss_with("0000:00:04.0").has_value();
+  };
+  EXPECT_FALSE(is_guarded({rule_of_v4(kMainTable)}));
+  EXPECT_TRUE(is_guarded({rule_of_v4(kMainTable), rule_of_v4(kTable)}));
+  EXPECT_FALSE(is_guarded({rule_of_v4(kMainTable), {.is_v4 = false, .table = kTable}}));
+}
+
+// The empty name was that of each NIC whose device string names no interface.
+TEST_F(NicGuardTest, AnInterfaceWithoutANameIsNoNics) {
+  const NicGuard guard({root_ / "proc", root_ / "sys"}, "", {},
+                       Routing{{default_over(""), default_over("br0")}, usual_rules()});
+  EXPECT_TRUE(guard.loss_with("0000:00:03.0").has_value());
+  EXPECT_FALSE(guard.loss_with("0000:00:05.0").has_value());
+}
+
+// Its metric took the default route of all other packets away.
+TEST_F(NicGuardTest, ADefaultRouteForSomeSourcesHidesNoOther) {
+  const Route of_some{.interface = "eth1", .metric = 10, .source = {0xfd}, .source_bits = 48};
+  const Route of_all{.interface = "eth2", .metric = 1024};
+  const NicGuard guard({root_ / "proc", root_ / "sys"}, "", {},
+                       Routing{{of_some, of_all}, usual_rules()});
+  EXPECT_TRUE(guard.loss_with("0000:00:04.0").has_value());
+  EXPECT_TRUE(guard.loss_with("0000:00:05.0").has_value());
+}
+
+// As clouds configure a second NIC, which is Lyre's: it must not be refused.
+TEST_F(NicGuardTest, LetsATableForAnInterfacesOwnAddressesGo) {
+  constexpr uint32_t kTable = 10001;
+  const Address second = mapped(0x0500000b);
+  const RouteRule to_second{.table = kTable, .destination = second, .destination_bits = 128};
+  const auto is_guarded = [&](const std::string& interface_with_it) {
+    const Routing all{{default_over("br0"), default_over("eth1", kTable)},
+                      {rule_of_v4(kMainTable), rule_of_v4(kTable, second, 128), to_second}};
+    const NicGuard guard({root_ / "proc", root_ / "sys"}, "", {{second, interface_with_it}}, all);
+    return guard.loss_with("0000:00:04.0").has_value();
+  };
+  EXPECT_FALSE(is_guarded("eth1"));
+  EXPECT_TRUE(is_guarded("eth0")) << "another interface's packets leave over it";
+}
+
+// 11.0.0.9 is logged in at 11.0.0.1, whose packets have a table of their own, with two next hops.
+TEST_F(NicGuardTest, KnowsTheWaysOfAnSshSessionInItsTable) {
+  constexpr uint32_t kTable = 10001;
+  const Address own = mapped(0x0100000b);
+  std::ofstream(root_ / "proc/net/tcp") << "  sl  local_address rem_address   st\n"
+                                           "   0: 0100000B:0016 0900000B:9C40 01\n";
+  const auto carries_login = [&](const Address& source) {
+    const Routing all{
+        {default_over("br0"), default_over("eth1", kTable), default_over("eth2", kTable)},
+        {rule_of_v4(kMainTable), rule_of_v4(kTable, source, 128)}};
+    const NicGuard guard({root_ / "proc", root_ / "sys"}, "", {}, all);
+    return std::pair(guard.loss_with("0000:00:04.0").has_value(),
+                     guard.loss_with("0000:00:05.0").has_value());
+  };
+  EXPECT_EQ(carries_login(own), std::pair(true, true));
+  EXPECT_EQ(carries_login(mapped(0x0200000b)), std::pair(false, false));
+}
+
+/// 11.0.0.9 is logged in at 11.0.0.1, an address of br0.
+class NicGuardOfALogin : public NicGuardTest {
+ protected:
+  static constexpr const char* kEth1 = "0000:00:04.0";
+  static constexpr const char* kEth2 = "0000:00:05.0";
+
+  NicGuardOfALogin() {
+    std::ofstream(root_ / "proc/net/tcp") << "  sl  local_address rem_address   st\n"
+                                             "   0: 0100000B:0016 0900000B:9C40 01\n";
+  }
+  NicGuard guard_with(Routing all) const {
+    return NicGuard({root_ / "proc", root_ / "sys"}, "", {{mapped(0x0100000b), "br0"}},
+                    std::move(all));
+  }
+  /// To 11.0.0.0/24, without a router.
+  static Route on_link(const std::string& interface, uint32_t number) {
+    return {.network = mapped(0x0000000b),
+            .bits = kMappedBits + 24,
+            .interface = interface,
+            .number = number};
+  }
+};
+
+// Two NICs in one network: both were refused, and the kernel uses the first route.
+TEST_F(NicGuardOfALogin, LeavesOverTheFirstOfSeveralRoutesToANetwork) {
+  const auto in_order = guard_with({{on_link("br0", 3), on_link("eth1", 4)}, usual_rules()});
+  EXPECT_TRUE(in_order.loss_with("0000:00:03.0").has_value());
+  EXPECT_FALSE(in_order.loss_with(kEth1).has_value());
+  const auto of_one = guard_with({{on_link("eth2", 4), on_link("eth1", 4)}, usual_rules()});
+  EXPECT_TRUE(of_one.loss_with(kEth1).has_value()) << "a next hop";
+  EXPECT_TRUE(of_one.loss_with(kEth2).has_value()) << "the other next hop";
+}
+
+TEST_F(NicGuardOfALogin, KnowsATableForItsPeerOnly) {
+  constexpr uint32_t kTable = 10001;
+  const auto carries_login = [&](const Address& destination) {
+    const RouteRule rule{.table = kTable, .destination = destination, .destination_bits = 128};
+    const auto guard = guard_with(
+        {{default_over("br0"), default_over("eth1", kTable)}, {rule_of_v4(kMainTable), rule}});
+    return guard.loss_with(kEth1).has_value();
+  };
+  EXPECT_TRUE(carries_login(mapped(0x0900000b)));
+  EXPECT_FALSE(carries_login(mapped(0x0800000b)));
+}
+
+/// fe80::9 is logged in at fe80::1.
+class NicGuardOfALinkLocalLogin : public NicGuardTest {
+ protected:
+  static Address link_local(uint8_t last) {
+    return {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last};
+  }
+  static Route link_local_over(const std::string& interface) {
+    return {.network = link_local(0), .bits = 64, .interface = interface};
+  }
+  NicGuardOfALinkLocalLogin() {
+    std::ofstream(root_ / "proc/net/tcp6") << "  sl  local_address rem_address st\n"
+                                              "   0: 000080FE000000000000000001000000:0016 "
+                                              "000080FE000000000000000009000000:9C40 01 0\n";
+  }
+};
+
+// Each interface has that network.
+TEST_F(NicGuardOfALinkLocalLogin, IsThatOfItsOwnAddress) {
+  const auto guarded_with = [this](const std::vector<OwnAddress>& own) {
+    const NicGuard guard(
+        {root_ / "proc", root_ / "sys"}, "", own,
+        Routing{{link_local_over("eth1"), link_local_over("eth2")}, usual_rules()});
+    return std::pair(guard.loss_with("0000:00:04.0").has_value(),
+                     guard.loss_with("0000:00:05.0").has_value());
+  };
+  EXPECT_EQ(guarded_with({{link_local(1), "eth1"}, {link_local(2), "eth2"}}),
+            std::pair(true, false));
+  EXPECT_EQ(guarded_with({}), std::pair(true, true)) << "the addresses are not known";
+}
+
+// It is for another source.
+TEST_F(NicGuardOfALinkLocalLogin, LeavesOverNoRouteForAnotherSource) {
+  const auto carries_login = [this](const Address& source) {
+    Route of_some = link_local_over("eth1");
+    of_some.source = source;
+    of_some.source_bits = 128;
+    of_some.metric = 512;
+    const NicGuard guard({root_ / "proc", root_ / "sys"}, "", {},
+                         Routing{{of_some, link_local_over("eth2")}, usual_rules()});
+    return std::pair(guard.loss_with("0000:00:04.0").has_value(),
+                     guard.loss_with("0000:00:05.0").has_value());
+  };
+  EXPECT_EQ(carries_login(link_local(1)), std::pair(true, false)) << "before one for all";
+  EXPECT_EQ(carries_login(link_local(7)), std::pair(false, true));
+}
+
 TEST(OwnAddresses, HaveTheLoopback) {
   const std::vector<OwnAddress> all = own_addresses();
   if (all.empty()) GTEST_SKIP() << "the kernel may not be asked here";

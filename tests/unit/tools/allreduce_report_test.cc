@@ -68,6 +68,39 @@ TEST(Report, TheRatioComesFirst) {
       << out.str();
 }
 
+Measurement kernel_of(const char* transport, uint64_t first_ns, uint64_t second_ns) {
+  Job job = two_bucket_job();
+  job.transport = transport;
+  const RankResult rank =
+      rank_with_times({{first_ns, second_ns}, {first_ns, second_ns}, {first_ns, second_ns}});
+  return measure(job, {rank, rank});
+}
+
+/// The end of a line that has this ratio, these verified elements and that transport.
+std::string ending(const char* ratio, const char* verified, const char* transport) {
+  return std::string("    ") + ratio + "          " + verified + "  " + transport + "\n";
+}
+
+TEST(Report, EachLineIsComparedWithTheKernelsBestOfItsSize) {
+  Report report = sample();  // the plugin took 10 and 40 ns
+  report.kernels = {kernel_of("kernel, 1 socket", 15, 200),
+                    kernel_of("kernel, 2x8 sockets", 40, 120)};
+  std::ostringstream out;
+  print_table(report, out);
+  for (const std::string& wanted :
+       {ending("1.50", "2000", "kernel, 1 socket"), ending("3.00", "4000", "kernel, 2x8 sockets"),
+        ending("3.20", "2000", "kernel, 2x8 sockets")}) {
+    EXPECT_NE(out.str().find(wanted), std::string::npos) << wanted << out.str();
+  }
+  EXPECT_EQ(out.str().rfind("ratio 3.20: ", 0), 0U) << out.str();
+  EXPECT_NE(out.str().find("the total's to the one with the smallest sum of all sizes\n"),
+            std::string::npos)
+      << out.str();
+  const nlohmann::json json = to_json(report);
+  EXPECT_DOUBLE_EQ(json.at("ratio").get<double>(), 3.2);
+  EXPECT_EQ(json.at("kernel").at(0).at("buckets").at(1).at("time_ns"), 200);
+}
+
 TEST(Report, TheBusBandwidthOfASendRecvIsWhatEachRankSends) {
   Report report = sample();
   for (int i = 0; i < 2; ++i) report.hosts.push_back("C");
@@ -82,6 +115,9 @@ TEST(Report, WithoutTheKernelThereIsNoRatio) {
   Report report = sample();
   report.kernels.clear();
   EXPECT_TRUE(to_json(report).at("ratio").is_null());
+  std::ostringstream out;
+  print_table(report, out);
+  EXPECT_EQ(out.str().find("kernel"), std::string::npos) << out.str();
 }
 
 // Names of hosts come from other machines, and ended the command after the whole job.

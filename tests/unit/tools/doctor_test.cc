@@ -8,7 +8,6 @@
 #include "tests/unit/machine/tree.h"
 #include "tests/unit/tools/expect_finding.h"
 #include "tests/unit/tools/stats_segment.h"
-#include "tools/lyre/child_program.h"
 #include "tools/lyre/doctor/config_checks.h"
 #include "tools/lyre/doctor/daemon_checks.h"
 #include "tools/lyre/doctor/machine_checks.h"
@@ -427,9 +426,10 @@ class DoctorPortTest : public ::testing::Test {
   Snapshot look() const {
     return read_snapshot(segment_.data(), FakeSegment::bytes(), FakeSegment::kNowNs);
   }
-  void claim(uint32_t worker, uint8_t last_byte_of_mac, int64_t seconds_ago) {
+  void claim(uint32_t worker, uint8_t last_byte_of_mac, int64_t seconds_ago,
+             const char* address = "10.9.0.1") {
     channel::ClaimView view{};
-    FakeSegment::put_address("10.9.0.1", view.address);
+    FakeSegment::put_address(address, view.address);
     view.mac[5] = last_byte_of_mac;
     view.seen_unix_ns = FakeSegment::kNowNs - seconds_ago * 1'000'000'000;
     segment_.queue(worker).claim.write(&view);
@@ -465,6 +465,23 @@ TEST_F(DoctorPortTest, AnAddressThatAnotherHostHas) {
   expect(check_addresses(look()).at(0), Verdict::kProblem, "00:00:00:00:00:09 claimed 10.9.0.1");
   segment_.header().is_domain = 1;
   EXPECT_TRUE(check_addresses(look()).empty()) << "its segment does not show claims";
+}
+
+TEST_F(DoctorPortTest, ARouterThatAnswersForTheAddress) {
+  channel::RouteView route{};
+  channel::NeighbourView router{};
+  for (auto* address : {&route.gateway, &router.address}) {
+    FakeSegment::put_address("10.9.0.254", *address);
+  }
+  router.mac[5] = 7;
+  segment_.route(0).write(&route);
+  segment_.neighbour(0, 0).write(&router);
+  claim(0, 7, 60);
+  expect(check_addresses(look()).at(0), Verdict::kNote, "00:00:00:00:00:07 claimed 10.9.0.1");
+  claim(1, 9, 30);
+  expect(check_addresses(look()).at(0), Verdict::kProblem, "00:00:00:00:00:09");
+  claim(0, 7, 10, "fd00:9::1");  // which is not used, therefore
+  expect(check_addresses(look()).at(0), Verdict::kProblem, "00:00:00:00:00:07 claimed fd00:9::1");
 }
 
 TEST_F(DoctorPortTest, OffloadsOfANic) {
@@ -570,14 +587,6 @@ TEST(DoctorReport, HasNoEscapeSequencesOfAJob) {
 TEST(DoctorReport, IsJsonWhateverBytesAJobHas) {
   const auto json = nlohmann::json::parse(findings_json({fine("job", "\xff\x1b")}));
   EXPECT_EQ(json["checks"][0]["saw"], "\uFFFD\x1b");
-}
-
-TEST(ChildProgram, GivesOutputAndStatus) {
-  std::string output;
-  EXPECT_EQ(run_program({"sh", "-c", "echo out; echo err >&2; exit 3"}, output), 3);
-  EXPECT_EQ(output, "out\nerr\n");
-  EXPECT_EQ(run_program({"sh", "-c", "kill -9 $$"}, output), 128 + 9);
-  EXPECT_EQ(run_program({"lyre-no-such-program"}, output), std::nullopt);
 }
 
 }  // namespace

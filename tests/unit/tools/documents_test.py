@@ -118,6 +118,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.complete("lyre", "--socket", "status", "st"), ["status", "stats"])
         self.assertEqual(self.complete("lyre", "stats", "--js"), ["--json"])
         self.assertEqual(self.complete("lyre", "stats", "--wo"), ["--workers"])
+        self.assertEqual(self.complete("lyre", "allreduce", "--set"), ["--setsid"])
 
     def test_bash_completes_values(self):
         self.assertEqual(self.complete("lyre", "sessions", "--sort", "r"),

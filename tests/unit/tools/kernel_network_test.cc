@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "tools/lyre/perf/conversation.h"
@@ -92,6 +94,43 @@ TEST_P(KernelNetworkTest, MessagesComeBack) {
     EXPECT_EQ(conversation->outcome().round_trips_ns.size(), plan.count);
     EXPECT_TRUE(conversation->outcome().is_intact());
   }
+}
+
+/// More than one call of epoll_wait() returns.
+TEST(KernelNetwork, OneWaitTakesTheEventsOfAllStreams) {
+  constexpr size_t kStreams = 80;
+  const auto server = make_kernel_network({});
+  const auto client = make_kernel_network({});
+  lyre_addr local{};
+  ASSERT_EQ(lyre_addr_parse("127.0.0.1:0", &local), 0);
+  const lyre_addr at = server->listen(local);
+  std::vector<std::unique_ptr<Stream>> asking, serving;
+  for (size_t i = 0; i < kStreams; ++i) asking.push_back(client->connect(at));
+  for (int i = 0; i < kTurnsMax && serving.size() < kStreams; ++i) {
+    server->wait(kPollMs);
+    while (auto stream = server->try_accept()) serving.push_back(std::move(stream));
+  }
+  ASSERT_EQ(serving.size(), kStreams);
+  for (const auto& stream : asking) EXPECT_TRUE(stream->peek().empty());
+  size_t most = 0;
+  // Once more where a byte had not arrived when the client looked.
+  for (int i = 0; i < kTurnsMax && most < kStreams; ++i) {
+    for (const auto& stream : serving) {
+      const std::span<uint8_t> byte = stream->try_begin_write(1);
+      ASSERT_EQ(byte.size(), 1u);
+      byte.front() = 1;
+      stream->commit_write(1);
+    }
+    client->wait(kWaitMs);
+    size_t readable = 0;
+    for (const auto& stream : asking) {
+      const size_t bytes = stream->peek().size();
+      stream->consume(bytes);
+      readable += bytes > 0;
+    }
+    most = std::max(most, readable);
+  }
+  EXPECT_EQ(most, kStreams);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, KernelNetworkTest,

@@ -99,43 +99,6 @@ TEST_F(NicTest, ThePortSectionOfANicThatStaysSaysThatItsAddressesDo) {
   EXPECT_THAT(port_section(nic_named(states_, "eth2"), {}), Not(HasSubstr("ip address del")));
 }
 
-// As a guest of Google Cloud has it: a lone address, whose subnet is behind the router.
-TEST_F(NicTest, ThePortSectionHasTheRouterOfTheKernel) {
-  tree_.write("proc/net/route",
-              "Iface Destination Gateway Flags RefCnt Use Metric Mask\n"
-              "eth0 00000000 0100000A 0003 0 0 0 00000000\n"
-              "eth1 0102000A 00000000 0005 0 0 0 FFFFFFFF\n"
-              "eth1 0002000A 0102000A 0003 0 0 0 00FFFFFF\n");
-  tree_.write("proc/net/ipv6_route",
-              "fd000000000000000000000000000000 40 00000000000000000000000000000000 00 "
-              "00000000000000000000000000000000 00000100 00000001 00000000 00000001 eth1\n"
-              "00000000000000000000000000000000 00 00000000000000000000000000000000 00 "
-              "fe800000000000000000000000000001 00000400 00000001 00000000 00000003 eth1\n");
-  const auto routers = [&](std::vector<std::string> addresses) {
-    return gateways_of({"eth1"}, addresses, tree_.roots());
-  };
-  EXPECT_THAT(routers({"10.0.2.5/32", "fd00::5/64"}), ElementsAre("10.0.2.1", "fe80::1"));
-  EXPECT_THAT(routers({"10.0.2.5/32"}), ElementsAre("10.0.2.1"));
-  EXPECT_THAT(routers({"10.0.2.5/24"}), IsEmpty()) << "no default route goes over it";
-  EXPECT_THAT(gateways_of({"eth2"}, {"10.0.2.5/32"}, tree_.roots()), IsEmpty());
-  const InterfaceUse use{.addresses = {"10.0.2.5/32"}, .gateways = {"10.0.2.1"}};
-  EXPECT_THAT(port_section(nic_named(states_, "eth1"), use),
-              HasSubstr("address = \"10.0.2.5/32\"\ngateway = \"10.0.2.1\"\n"));
-}
-
-// Its default route is not the one that the kernel uses.
-TEST_F(NicTest, ASecondDefaultRouteIsNoObstacleAndGivesTheRouter) {
-  tree_.write("proc/net/route",
-              "Iface Destination Gateway Flags RefCnt Use Metric Mask\n"
-              "eth0 00000000 0100000A 0003 0 0 512 00000000\n"
-              "eth1 00000000 0102000A 0003 0 0 1024 00000000\n");
-  states_ = nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
-  EXPECT_EQ(nic_named(states_, "eth0").needed_for, "this machine's default route");
-  EXPECT_EQ(nic_named(states_, "eth1").needed_for, "");
-  EXPECT_THAT(bind_command(states_, {.name = "eth1", .driver = ""}), Contains("0000:00:05.0"));
-  EXPECT_THAT(gateways_of({"eth1"}, {"10.0.2.5/24"}, tree_.roots()), ElementsAre("10.0.2.1"));
-}
-
 TEST_F(NicTest, AnInterfaceHasTheAddressesOfTheKernel) {
   EXPECT_THAT(interface_use({"lo"}).addresses, Contains("127.0.0.1/8"));
   EXPECT_THAT(interface_use({"nothing0"}).addresses, IsEmpty());

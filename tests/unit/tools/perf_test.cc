@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "tools/lyre/failure.h"
@@ -177,6 +178,43 @@ TEST(Perf, PingPongMeasuresEachRoundTrip) {
   EXPECT_EQ(5000u, server.received.bytes);
 }
 
+/// Each echo is there at the next pass. The servers are stepped after the clients.
+TEST(Perf, ASessionAlwaysHasARequestUnderWay) {
+  constexpr size_t kPairs = 8;
+  constexpr int64_t kPassNs = 1000;
+  Plan plan;
+  plan.kind = Kind::kPingPong;
+  plan.message_bytes = 10;
+  plan.count = 50;
+  std::vector<Pipe> pipes(kPairs);
+  std::vector<std::unique_ptr<Conversation>> asking, serving;
+  for (Pipe& pipe : pipes) {
+    asking.push_back(std::make_unique<Conversation>(
+        std::make_unique<PipeStream>(pipe.to_server, pipe.to_client, 701), plan));
+    serving.push_back(std::make_unique<Conversation>(
+        std::make_unique<PipeStream>(pipe.to_client, pipe.to_server, 701), std::nullopt));
+  }
+  std::vector<Result> results;
+  for (int64_t now = kPassNs; now < 1000 * kPassNs && results.size() < kPairs; now += kPassNs) {
+    for (const auto& client : asking) {
+      if (client->is_complete()) continue;
+      client->step(now);
+      if (!client->is_complete()) continue;
+      results.push_back({.peer = client->peer(),
+                         .plan = plan,
+                         .outcome = client->outcome(),
+                         .started_ns = client->started_ns(),
+                         .completed_ns = now});
+    }
+    for (const auto& server : serving) server->step(now);
+  }
+  ASSERT_EQ(results.size(), kPairs);
+  // The first request leaves one pass after the start.
+  const auto elapsed_ns = static_cast<double>(plan.count + 1) * kPassNs;
+  EXPECT_DOUBLE_EQ(client_json(results, "pipe")["ping_pong"]["requests_per_s"],
+                   1e9 * static_cast<double>(kPairs * plan.count) / elapsed_ns);
+}
+
 TEST(Perf, APingPongWaitsForItsNextRoundTripOnly) {
   Pipe pipe;
   Plan plan;
@@ -350,6 +388,24 @@ TEST(PerfReport, AddsSessionsUp) {
   EXPECT_EQ(true, json["sent"]["intact"]);
   result.outcome.peer_received.is_intact = false;
   EXPECT_NE(std::string::npos, client_text({result}, "lyre").find("BYTES DIFFER"));
+}
+
+TEST(PerfReport, RequestsASecondAreOfTheWholeTime) {
+  Result first;
+  first.plan.kind = Kind::kPingPong;
+  first.outcome.round_trips_ns = std::vector<int64_t>(30, 10);
+  first.started_ns = 1'000'000'000;
+  first.completed_ns = 2'000'000'000;
+  Result late = first;
+  late.started_ns = 1'500'000'000;
+  late.completed_ns = 3'000'000'000;
+  const auto rate = [](const std::vector<Result>& results) -> double {
+    return client_json(results, "lyre")["ping_pong"]["requests_per_s"];
+  };
+  EXPECT_DOUBLE_EQ(rate({first}), 30);
+  EXPECT_DOUBLE_EQ(rate({late, first}), 30);
+  first.completed_ns = first.started_ns;
+  EXPECT_DOUBLE_EQ(rate({first}), 0);
 }
 
 /// As many blocks as the arena has are freed in each round; there are more conversations.

@@ -52,7 +52,8 @@ Hub::Hub(const Options& options, const Machine& machine)
     : options_(options),
       machine_(machine),
       deadline_(steady_clock::now() + std::chrono::seconds(options.timeout_s)),
-      last_frame_(steady_clock::now()) {
+      last_frame_(steady_clock::now()),
+      processes_(options.own_sessions) {
   if (!options.listen.empty()) wait_for_machines();
   place_ranks();
 }

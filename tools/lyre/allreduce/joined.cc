@@ -21,7 +21,8 @@ class JoinedLauncher {
       : options_(options),
         machine_(machine),
         deadline_(std::chrono::steady_clock::now() + std::chrono::seconds(options.timeout_s)),
-        hub_(connect_tcp(options.join, join_timeout(options), is_interrupted)) {
+        hub_(connect_tcp(options.join, join_timeout(options), is_interrupted)),
+        processes_(options.own_sessions) {
     std::vector<std::string> hosts;
     for (const Host& host : machine.hosts) hosts.push_back(host.name);
     tell_hub({FrameType::kJoin, 0, {{"local_ranks", machine.local_ranks}, {"hosts", hosts}}});

@@ -21,6 +21,7 @@ struct Options {
   std::string socket_path;  // that of this machine's daemon; empty: $LYRE_SOCKET, or the default
   int ranks = 2;
   int local_ranks = 0;  // 0: all of them
+  bool own_sessions = false;
   std::vector<std::string> hosts;
   std::vector<std::string> kernel_addresses;
   std::vector<std::string> kernel_netns;

@@ -42,8 +42,10 @@ nlohmann::json describe_status(int status) {
 }
 
 // Between fork and exec only async-signal-safe calls.
-[[noreturn]] void become_rank(int fd, const char* fd_text) {
+[[noreturn]] void become_rank(int fd, const char* fd_text, bool has_own_session) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // It does not fail: a new process leads no process group.
+  if (has_own_session) ::setsid();
   ::fcntl(fd, F_SETFD, 0);
   const char* argv[] = {"lyre", "allreduce", "--rank-process", fd_text, nullptr};
   ::execv("/proc/self/exe", const_cast<char* const*>(argv));
@@ -59,7 +61,7 @@ void RankProcesses::start(const Job& job) {
   }
   const std::string fd_text = std::to_string(pair[1]);
   const pid_t pid = ::fork();
-  if (pid == 0) become_rank(pair[1], fd_text.c_str());
+  if (pid == 0) become_rank(pair[1], fd_text.c_str(), own_sessions_);
   ::close(pair[1]);
   if (pid < 0) {
     ::close(pair[0]);

@@ -14,10 +14,11 @@
 namespace lyre::allreduce {
 
 /// The rank processes of this machine. Each executes this program again. A rank also ends when its
-/// launcher ends for any reason (PR_SET_PDEATHSIG).
+/// launcher ends for any reason (PR_SET_PDEATHSIG). With `own_sessions` each rank leads a session
+/// of its own (setsid). Ctrl-C reaches the launcher alone then, which ends its ranks.
 class RankProcesses {
  public:
-  RankProcesses() = default;
+  explicit RankProcesses(bool own_sessions) : own_sessions_(own_sessions) {}
   ~RankProcesses() { kill_all(); }
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
@@ -44,6 +45,7 @@ class RankProcesses {
 
   Frame reap(int rank, Process* process);
 
+  const bool own_sessions_;
   std::map<int, Process> processes_;  // by rank
 };
 

@@ -48,12 +48,22 @@ uint64_t verified(const Measurement& measurement) {
   return count;
 }
 
+/// The kernel's transport with the smallest time; null: none was measured.
+template <typename TimeOf>
+const Measurement* fastest(const std::vector<Measurement>& kernels, TimeOf time_of) {
+  const auto best = std::min_element(
+      kernels.begin(), kernels.end(),
+      [&](const Measurement& a, const Measurement& b) { return time_of(a) < time_of(b); });
+  return best == kernels.end() ? nullptr : &*best;
+}
+
 struct Row {
   std::string name;
   uint64_t bytes;
   uint64_t plugin_ns;
-  uint64_t kernel_ns;  // 0: not measured
   uint64_t verified;
+  const Measurement* kernel;  // null: not measured
+  uint64_t kernel_ns;         // of `kernel`
 };
 
 void print_row(const Report& report, const Row& row, std::ostream& out) {
@@ -61,11 +71,38 @@ void print_row(const Report& report, const Row& row, std::ostream& out) {
       << std::setw(12) << row.plugin_ns / 1000 << std::setw(10)
       << alg_gb_per_s(row.bytes, row.plugin_ns) << std::setw(10)
       << bus_gb_per_s(report, row.bytes, row.plugin_ns);
-  if (row.kernel_ns != 0) {
+  if (row.kernel != nullptr) {
     out << std::setw(12) << bus_gb_per_s(report, row.bytes, row.kernel_ns) << std::setw(8)
         << ratio_of(row.kernel_ns, row.plugin_ns);
   }
-  out << std::setw(14) << row.verified << "\n";
+  out << std::setw(14) << row.verified;
+  if (row.kernel != nullptr) out << "  " << row.kernel->transport;
+  out << "\n";
+}
+
+// Beside the kernel's best of that size.
+Row bucket_row(const Report& report, size_t i) {
+  const Bucket& bucket = report.buckets[i];
+  const Measurement* kernel = fastest(
+      report.kernels, [i](const Measurement& measurement) { return measurement.bucket_ns[i]; });
+  // The warm-up is verified, too.
+  const uint64_t passes = uint64_t{report.iterations + 1} * report.hosts.size();
+  return {.name = bucket.model + " " + std::to_string(bucket.index),
+          .bytes = bucket.bytes(),
+          .plugin_ns = report.plugin.bucket_ns[i],
+          .verified = bucket.elements * passes,
+          .kernel = kernel,
+          .kernel_ns = kernel != nullptr ? kernel->bucket_ns[i] : 0};
+}
+
+Row total_row(const Report& report) {
+  const Measurement* kernel = report.best_kernel();
+  return {.name = "total",
+          .bytes = total_bytes(report.buckets),
+          .plugin_ns = report.plugin.total_ns,
+          .verified = verified(report.plugin),
+          .kernel = kernel,
+          .kernel_ns = kernel != nullptr ? kernel->total_ns : 0};
 }
 
 void print_headline(const Report& report, std::ostream& out) {
@@ -182,10 +219,7 @@ Measurement measure(const Job& job, std::vector<RankResult> results) {
 }
 
 const Measurement* Report::best_kernel() const {
-  const auto best = std::min_element(
-      kernels.begin(), kernels.end(),
-      [](const Measurement& a, const Measurement& b) { return a.total_ns < b.total_ns; });
-  return best == kernels.end() ? nullptr : &*best;
+  return fastest(kernels, [](const Measurement& measurement) { return measurement.total_ns; });
 }
 
 void check_daemon_counters(const std::vector<std::string>& hosts,
@@ -221,28 +255,19 @@ void check_daemon_counters(const std::vector<std::string>& hosts,
 }
 
 void print_table(const Report& report, std::ostream& out) {
-  const size_t ranks = report.hosts.size();
-  const Measurement* kernel = report.best_kernel();
+  const bool has_kernel = !report.kernels.empty();
   out << std::fixed << std::setprecision(2);
   print_headline(report, out);
   out << std::left << std::setw(20) << "bucket" << std::right << std::setw(12) << "bytes"
       << std::setw(12) << "time us" << std::setw(10) << "alg GB/s" << std::setw(10) << "bus GB/s";
-  if (kernel != nullptr) out << std::setw(12) << "kernel bus" << std::setw(8) << "ratio";
-  out << std::setw(14) << "verified"
-      << "\n";
-  const uint64_t passes = uint64_t{report.iterations + 1} * ranks;  // the warm-up is verified too
-  for (size_t i = 0; i < report.buckets.size(); ++i) {
-    const Bucket& bucket = report.buckets[i];
-    print_row(report,
-              {bucket.model + " " + std::to_string(bucket.index), bucket.bytes(),
-               report.plugin.bucket_ns[i], kernel != nullptr ? kernel->bucket_ns[i] : 0,
-               bucket.elements * passes},
-              out);
+  if (has_kernel) out << std::setw(12) << "kernel bus" << std::setw(8) << "ratio";
+  out << std::setw(14) << "verified" << (has_kernel ? "  kernel's best" : "") << "\n";
+  for (size_t i = 0; i < report.buckets.size(); ++i) print_row(report, bucket_row(report, i), out);
+  print_row(report, total_row(report), out);
+  if (report.kernels.size() > 1) {
+    out << "a line's ratio is to the kernel's fastest transport of that size, the total's to the "
+        << "one with the smallest sum of all sizes\n";
   }
-  print_row(report,
-            {"total", total_bytes(report.buckets), report.plugin.total_ns,
-             kernel != nullptr ? kernel->total_ns : 0, verified(report.plugin)},
-            out);
   for (const std::string& host : restarted_hosts(report)) {
     out << "host " << host << ": lyred was started again during the job, so its counters were not "
         << "compared with the plugin's bytes\n";

@@ -31,6 +31,7 @@ struct Report {
   Measurement plugin;
   std::vector<Measurement> kernels;  // none with --no-kernel
 
+  /// The one with the smallest sum of all sizes; null: the kernel was not measured.
   const Measurement* best_kernel() const;
 };
 

@@ -38,15 +38,36 @@ Finding check_link(const PortSnapshot& port) {
                  "check the cable, the peer of the wire, or `journalctl -u lyred`");
 }
 
-Finding check_address(const PortSnapshot& port, int64_t now_unix_ns) {
+bool is_ipv4_address(const std::string& text) { return text.find(':') == std::string::npos; }
+
+/// Whether the MAC is known to be that of a router of a port.
+bool is_router(const Snapshot& snapshot, size_t port, const uint8_t (&mac)[6]) {
+  const auto is_gateway = [&](const channel::NeighbourView& neighbour) {
+    return std::any_of(snapshot.routes.begin(), snapshot.routes.end(), [&](const auto& route) {
+      return route.port == port && std::memcmp(route.gateway, neighbour.address, 16) == 0;
+    });
+  };
+  return std::any_of(snapshot.neighbours.begin(), snapshot.neighbours.end(), [&](const auto& one) {
+    return one.port == port && std::memcmp(one.mac, mac, sizeof mac) == 0 && is_gateway(one);
+  });
+}
+
+Finding check_address(const Snapshot& snapshot, size_t index) {
+  const PortSnapshot& port = snapshot.ports[index];
   if (!port.claim) {
     return fine("address", port.name + ": no other host claims an address of it");
   }
   const channel::ClaimView& claim = *port.claim;
-  const int64_t age_ns = now_unix_ns - claim.seen_unix_ns;
+  const int64_t age_ns = snapshot.taken_unix_ns - claim.seen_unix_ns;
+  const std::string claimed = format_address(claim.address);
   const std::string saw = port.name + ": the host with MAC " + mac_text(claim.mac) + " claimed " +
-                          format_address(claim.address) + " " +
-                          format_duration(std::max<int64_t>(age_ns, 0)) + " ago";
+                          claimed + " " + format_duration(std::max<int64_t>(age_ns, 0)) + " ago";
+  // An IPv6 address for which a router answers is not used (RFC 4862 5.4.4).
+  if (is_ipv4_address(claimed) && is_router(snapshot, index, claim.mac)) {
+    return note("address", saw,
+                "a router of this port answers for the address (proxy ARP), or has it itself",
+                "at the router: no proxy ARP for the network of this port, where it is not meant");
+  }
   const char* why = "two hosts have one address: packets for one of them reach the other";
   const std::string mend =
       "on one of the two hosts: another `address` in /etc/lyre/lyred.toml, and "
@@ -110,8 +131,6 @@ const PortSnapshot* port_with(const Snapshot& snapshot, const uint8_t (&address)
   }
   return nullptr;
 }
-
-bool is_ipv4_address(const std::string& text) { return text.find(':') == std::string::npos; }
 
 /// By peer, of all sessions to it the one whose packets are smallest.
 std::map<std::string, Path> paths_of(const Snapshot& snapshot) {
@@ -209,8 +228,8 @@ std::vector<Finding> check_links(const Snapshot& snapshot) {
 std::vector<Finding> check_addresses(const Snapshot& snapshot) {
   if (snapshot.is_domain) return {};
   std::vector<Finding> findings;
-  for (const PortSnapshot& port : snapshot.ports) {
-    findings.push_back(check_address(port, snapshot.taken_unix_ns));
+  for (size_t port = 0; port < snapshot.ports.size(); ++port) {
+    findings.push_back(check_address(snapshot, port));
   }
   return findings;
 }

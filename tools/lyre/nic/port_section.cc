@@ -1,46 +1,21 @@
 #include "tools/lyre/nic/port_section.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <netinet/in.h>
-
 #include <algorithm>
-#include <bit>
-#include <cstring>
-#include <memory>
+#include <iterator>
 #include <ostream>
+#include <tuple>
+#include <utility>
 
 #include "machine/files.h"
-#include "machine/routes.h"
 
 namespace lyre::tools {
 namespace {
 
 constexpr size_t kAddressesMax = 7;  // of a port: docs of port.address in lyred.toml
 
-template <typename Address>
-std::string with_prefix(int family, const Address& address, const Address& mask) {
-  char text[INET6_ADDRSTRLEN] = {};
-  if (inet_ntop(family, &address, text, sizeof text) == nullptr) return "";
-  uint8_t bytes[sizeof(Address)];
-  std::memcpy(bytes, &mask, sizeof mask);
-  int bits = 0;
-  for (const uint8_t byte : bytes) bits += std::popcount(byte);
-  return std::string(text) + "/" + std::to_string(bits);
-}
-
-/// Empty for what is no address of a port.
-std::string address_of(const ifaddrs& entry) {
-  if (entry.ifa_addr == nullptr || entry.ifa_netmask == nullptr) return "";
-  if (entry.ifa_addr->sa_family == AF_INET) {
-    return with_prefix(AF_INET, reinterpret_cast<const sockaddr_in*>(entry.ifa_addr)->sin_addr,
-                       reinterpret_cast<const sockaddr_in*>(entry.ifa_netmask)->sin_addr);
-  }
-  if (entry.ifa_addr->sa_family != AF_INET6) return "";
-  const auto& address = reinterpret_cast<const sockaddr_in6*>(entry.ifa_addr)->sin6_addr;
-  if (IN6_IS_ADDR_LINKLOCAL(&address)) return "";
-  return with_prefix(AF_INET6, address,
-                     reinterpret_cast<const sockaddr_in6*>(entry.ifa_netmask)->sin6_addr);
+std::string with_prefix(const machine::OwnAddress& own) {
+  const uint32_t before = machine::is_v4(own.address) ? machine::kMappedBits : 0;
+  return machine::text_of(own.address) + "/" + std::to_string(own.bits - before);
 }
 
 bool is_among(const std::vector<std::string>& names, const std::string& name) {
@@ -54,19 +29,36 @@ bool is_lone(const std::string& address) {
 
 bool is_v4_text(const std::string& address) { return address.find(':') == std::string::npos; }
 
-/// The router of the first default route over these interfaces, which has the best metric. Beside a
-/// lone address also that of another route.
-std::string gateway_of(const std::vector<std::string>& names,
-                       const std::vector<machine::Route>& routes, bool is_v4, bool takes_others) {
-  std::string found;
+/// Of the routes of a family over these interfaces the one whose router is the port's: one with a
+/// router, then a default route, then one of the main table, then by metric. Beside a lone address
+/// also one to another network, if it has a router. Null: there is none.
+const machine::Route* router_route(const std::vector<std::string>& names,
+                                   const std::vector<machine::Route>& routes, bool is_v4,
+                                   bool takes_others) {
+  const auto rank = [](const machine::Route& route) {
+    return std::tuple(!machine::has_gateway(route), !machine::is_default(route),
+                      route.table != machine::kMainTable, route.metric);
+  };
+  const machine::Route* best = nullptr;
   for (const machine::Route& route : routes) {
-    const std::string gateway = machine::text_of(route.gateway);
-    if (is_v4_text(gateway) != is_v4 || !machine::has_gateway(route)) continue;
-    if (!is_among(names, route.interface)) continue;
-    if (machine::is_default(route)) return gateway;
-    if (found.empty() && takes_others) found = gateway;
+    if (machine::is_v4(route) != is_v4 || !is_among(names, route.interface)) continue;
+    const bool may_be_taken = takes_others && machine::has_gateway(route);
+    if (!machine::is_default(route) && !may_be_taken) continue;
+    if (best == nullptr || rank(route) < rank(*best)) best = &route;
   }
-  return found;
+  return best;
+}
+
+/// Why the router of a default route is not one that a port can have.
+std::string why_no_gateway(const machine::Route& route) {
+  const std::string family = machine::is_v4(route) ? "IPv4" : "IPv6";
+  const bool is_of_other_family =
+      route.gateway != machine::Address{} && machine::is_v4(route.gateway) != machine::is_v4(route);
+  const std::string has =
+      is_of_other_family ? "has a router of the other family, " + machine::text_of(route.gateway)
+                         : "names no router";
+  return "The kernel's default route of " + family + " over " + route.interface + " " + has +
+         ": for other networks write a router of " + family + " into gateway.";
 }
 
 /// A TOML value: one string, or a list.
@@ -80,16 +72,40 @@ std::string value_of(const std::vector<std::string>& addresses) {
 
 /// The interface of a NIC that stays with its kernel driver stays, too, and keeps its addresses.
 std::string kept_addresses(const machine::Nic& nic, const InterfaceUse& use) {
-  std::string out = "# The kernel must not have these addresses as well:\n";
-  for (const std::string& address : use.addresses) {
-    for (const std::string& name : nic.interfaces) {
-      out += "#   ip address del " + address + " dev " + name + "\n";
+  std::string out = "# The kernel must not have those of these addresses that the port has:\n";
+  for (const auto* addresses : {&use.addresses, &use.left_out}) {
+    for (const std::string& address : *addresses) {
+      for (const std::string& name : nic.interfaces) {
+        out += "#   ip address del " + address + " dev " + name + "\n";
+      }
     }
   }
   return out +
          "# Also take them out of the network configuration (netplan, cloud-init), which sets "
          "them\n"
          "# again at boot.\n";
+}
+
+std::string address_lines(const InterfaceUse& use) {
+  if (use.addresses.empty()) {
+    return "# The kernel had no address on it: write this host's address and its network here.\n"
+           "#address = \"10.9.0.1/24\"\n";
+  }
+  std::string out = "address = " + value_of(use.addresses) + "\n";
+  if (use.left_out.empty()) return out;
+  out += "# A port has " + std::to_string(kAddressesMax) + " addresses at most. Left out:\n";
+  for (const std::string& address : use.left_out) out += "#   " + address + "\n";
+  return out;
+}
+
+std::string router_lines(const InterfaceUse& use) {
+  std::string out;
+  if (!use.gateways.empty()) out += "gateway = " + value_of(use.gateways) + "\n";
+  if (use.advertised_router.empty()) return out;
+  return out + "# The kernel learned the IPv6 router " + use.advertised_router +
+         " from router advertisements.\n"
+         "# A port on AF_XDP gets none: there write it as gateway in place of accept_ra.\n"
+         "accept_ra = true\n";
 }
 
 /// 0: the kernel does not know it, and may write -1.
@@ -109,41 +125,61 @@ std::string speed_of_port(const machine::Nic& nic, uint32_t mbps) {
 
 }  // namespace
 
+void take_addresses(const std::vector<std::string>& names,
+                    const std::vector<machine::OwnAddress>& all, InterfaceUse& use) {
+  std::vector<std::string> taken;
+  for (const machine::OwnAddress& own : all) {
+    if (!is_among(names, own.interface) || machine::is_link_local(own.address)) continue;
+    if (own.passing.empty()) {
+      taken.push_back(with_prefix(own));
+    } else {
+      use.notes.push_back("Left out: " + with_prefix(own) + ", which is " + own.passing + ".");
+    }
+  }
+  const auto is_of_other_family = [&](const std::string& address) {
+    return is_v4_text(address) != is_v4_text(taken.front());
+  };
+  // Without an address of a family, its peers and routers are out of reach: the first one of the
+  // other family takes the last place where all before it are of one.
+  const auto other = std::ranges::find_if(taken, is_of_other_family);
+  const auto places_end = taken.begin() + std::min<ptrdiff_t>(std::ssize(taken), kAddressesMax);
+  if (other != taken.end() && other >= places_end) std::rotate(places_end - 1, other, other + 1);
+  use.left_out.assign(places_end, taken.end());
+  taken.erase(places_end, taken.end());
+  use.addresses = std::move(taken);
+}
+
+void take_routers(const std::vector<std::string>& names, const std::vector<machine::Route>& routes,
+                  InterfaceUse& use) {
+  for (const bool is_v4 : {true, false}) {
+    bool has_family = false, has_lone = false;
+    for (const std::string& address : use.addresses) {
+      if (is_v4_text(address) != is_v4) continue;
+      has_family = true;
+      has_lone = has_lone || is_lone(address);
+    }
+    const auto* route = has_family ? router_route(names, routes, is_v4, has_lone) : nullptr;
+    if (route == nullptr) continue;
+    if (!machine::has_gateway(*route)) {
+      use.notes.push_back(why_no_gateway(*route));
+    } else if (route->is_learned && machine::is_default(*route)) {
+      use.advertised_router = machine::text_of(route->gateway);
+    } else {
+      use.gateways.push_back(machine::text_of(route->gateway));
+    }
+  }
+}
+
 InterfaceUse interface_use(const std::vector<std::string>& names, const machine::Roots& roots) {
   InterfaceUse use;
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return use;
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (!is_among(names, entry->ifa_name)) continue;
-    const std::string address = address_of(*entry);
-    if (!address.empty() && use.addresses.size() < kAddressesMax) use.addresses.push_back(address);
-  }
-  use.gateways = gateways_of(names, use.addresses, roots);
+  take_addresses(names, machine::own_addresses(), use);
+  take_routers(names, machine::read_routing(roots).routes, use);
   for (const std::string& name : names) {
     const std::string folder = roots.sys + "/class/net/" + name;
     use.mtu_bytes = positive_number(folder + "/mtu");
     use.speed_mbps = std::max(use.speed_mbps, positive_number(folder + "/speed"));
   }
   return use;
-}
-
-std::vector<std::string> gateways_of(const std::vector<std::string>& names,
-                                     const std::vector<std::string>& addresses,
-                                     const machine::Roots& roots) {
-  const std::vector<machine::Route> routes = machine::routes(roots);
-  std::vector<std::string> gateways;
-  for (const bool is_v4 : {true, false}) {
-    bool has_family = false, has_lone = false;
-    for (const std::string& address : addresses) {
-      if (is_v4_text(address) != is_v4) continue;
-      has_family = true;
-      has_lone = has_lone || is_lone(address);
-    }
-    const std::string gateway = has_family ? gateway_of(names, routes, is_v4, has_lone) : "";
-    if (!gateway.empty()) gateways.push_back(gateway);
-  }
-  return gateways;
 }
 
 std::string port_section(const NicState& state, const InterfaceUse& use) {
@@ -153,13 +189,8 @@ std::string port_section(const NicState& state, const InterfaceUse& use) {
   out += "name = \"" + (nic.interfaces.empty() ? "rail0" : nic.interfaces.front()) + "\"\n";
   out += "device = \"" + state.device + "\"\n";
   out += speed_of_port(nic, use.speed_mbps);
-  if (use.addresses.empty()) {
-    out += "# The kernel had no address on it: write this host's address and its network here.\n";
-    out += "#address = \"10.9.0.1/24\"\n";
-  } else {
-    out += "address = " + value_of(use.addresses) + "\n";
-  }
-  if (!use.gateways.empty()) out += "gateway = " + value_of(use.gateways) + "\n";
+  out += address_lines(use) + router_lines(use);
+  for (const std::string& note : use.notes) out += "# " + note + "\n";
   if (use.mtu_bytes > 0) out += "mtu = " + std::to_string(use.mtu_bytes) + "\n";
   return out;
 }

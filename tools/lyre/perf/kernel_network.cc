@@ -22,6 +22,10 @@ namespace {
 
 /// For fewer bytes, pinning pages costs more than copying.
 constexpr size_t kZeroCopyBytesMin = 16 * 1024;
+/// Events of one epoll_wait(), and its calls in one wait(): twice as many events as a client has
+/// sessions at most.
+constexpr int kEventsAtOnce = 64;
+constexpr int kEventCallsMax = 128;
 
 std::string error_text(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
 
@@ -240,15 +244,9 @@ class KernelNetwork final : public Network {
   }
   void wait(int timeout_ms) override {
     if (options_.is_spinning) return;  // the caller polls every socket
-    epoll_event events[64];
-    const int count = ::epoll_wait(epoll_, events, std::size(events), timeout_ms);
-    for (int i = 0; i < count; ++i) {
-      auto* stream = static_cast<KernelStream*>(events[i].data.ptr);
-      if (stream == nullptr) {
-        has_callers_ = true;
-      } else {
-        stream->on_events(events[i].events);
-      }
+    // The caller's pass over its streams then finds all that is ready, as after lyre_poll().
+    for (int calls = 0; calls < kEventCallsMax; ++calls) {
+      if (!take_events(calls == 0 ? timeout_ms : 0)) return;
     }
   }
   void drain(int) override {}  // the kernel sends what was written
@@ -262,6 +260,20 @@ class KernelNetwork final : public Network {
   bool is_zero_copy() const { return options_.is_zero_copy; }
 
  private:
+  /// False: there were fewer events than one call returns.
+  bool take_events(int timeout_ms) {
+    epoll_event events[kEventsAtOnce];
+    const int count = ::epoll_wait(epoll_, events, kEventsAtOnce, timeout_ms);
+    for (int i = 0; i < count; ++i) {
+      auto* stream = static_cast<KernelStream*>(events[i].data.ptr);
+      if (stream == nullptr) {
+        has_callers_ = true;
+      } else {
+        stream->on_events(events[i].events);
+      }
+    }
+    return count == kEventsAtOnce;
+  }
   void watch(int fd, KernelStream* stream, uint32_t events) {
     epoll_event event{};
     event.events = events;

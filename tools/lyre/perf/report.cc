@@ -37,22 +37,35 @@ struct Flows {
   Flow received;
 };
 
-/// Time runs from the first session's start to the last one's end. Sent bytes have arrived when the
-/// trailer arrives; received bytes have arrived at the end frame.
-Flows flows_of(const std::vector<Result>& results) {
-  Flows flows;
+/// From the first session's start to the last one's end.
+struct Period {
   int64_t started_ns = INT64_MAX;
   int64_t completed_ns = 0;
+
+  int64_t duration_ns() const { return completed_ns - started_ns; }
+};
+
+Period period_of(const std::vector<Result>& results) {
+  Period period;
+  for (const Result& result : results) {
+    period.started_ns = std::min(period.started_ns, result.started_ns);
+    period.completed_ns = std::max(period.completed_ns, result.completed_ns);
+  }
+  return period;
+}
+
+/// Sent bytes have arrived when the trailer arrives; received bytes have arrived at the end frame.
+Flows flows_of(const std::vector<Result>& results) {
+  Flows flows;
+  const Period period = period_of(results);
   int64_t received_ns = 0;
   for (const Result& result : results) {
     add(flows.sent, result.outcome.sent, result.outcome.peer_received, result.plan.has_hash);
     add(flows.received, result.outcome.received, result.outcome.peer_sent, result.plan.has_hash);
-    started_ns = std::min(started_ns, result.started_ns);
-    completed_ns = std::max(completed_ns, result.completed_ns);
     received_ns = std::max(received_ns, result.started_ns + result.outcome.received.duration_ns);
   }
-  flows.sent.duration_ns = completed_ns - started_ns;
-  flows.received.duration_ns = received_ns - started_ns;
+  flows.sent.duration_ns = period.duration_ns();
+  flows.received.duration_ns = received_ns - period.started_ns;
   return flows;
 }
 
@@ -115,12 +128,23 @@ std::string latency_text(const std::vector<Result>& results) {
   return line;
 }
 
+/// Round trips of all sessions. Sessions that connect, or are done before others, lower it.
+double requests_per_second(const std::vector<Result>& results, uint64_t count) {
+  const int64_t duration_ns = period_of(results).duration_ns();
+  return duration_ns <= 0 ? 0 : 1e9 * static_cast<double>(count) / static_cast<double>(duration_ns);
+}
+
 nlohmann::ordered_json latency_json(const std::vector<Result>& results) {
   const Latency latency = latency_of(all_round_trips(results));
-  return {{"count", latency.count},     {"message_bytes", results.front().plan.message_bytes},
-          {"p50_ns", latency.p50_ns},   {"p99_ns", latency.p99_ns},
-          {"p999_ns", latency.p999_ns}, {"min_ns", latency.min_ns},
-          {"mean_ns", latency.mean_ns}, {"max_ns", latency.max_ns}};
+  return {{"count", latency.count},
+          {"message_bytes", results.front().plan.message_bytes},
+          {"p50_ns", latency.p50_ns},
+          {"p99_ns", latency.p99_ns},
+          {"p999_ns", latency.p999_ns},
+          {"min_ns", latency.min_ns},
+          {"mean_ns", latency.mean_ns},
+          {"max_ns", latency.max_ns},
+          {"requests_per_s", requests_per_second(results, latency.count)}};
 }
 
 }  // namespace
