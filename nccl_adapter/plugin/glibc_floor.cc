@@ -4,16 +4,19 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <sys/stat.h>
 
 #if defined(__x86_64__)
 #define LYRE_GLIBC_FIRST "GLIBC_2.2.5"
 #define LYRE_GLIBC_2_3_3 "GLIBC_2.3.3"
+#define LYRE_GLIBC_2_7 "GLIBC_2.7"
 #define LYRE_GLIBC_2_12 "GLIBC_2.12"
 #define LYRE_STAT_VERSION 1  // of struct stat: the first argument of __fxstat64()
 #elif defined(__aarch64__)
 #define LYRE_GLIBC_FIRST "GLIBC_2.17"
 #define LYRE_GLIBC_2_3_3 LYRE_GLIBC_FIRST
+#define LYRE_GLIBC_2_7 LYRE_GLIBC_FIRST
 #define LYRE_GLIBC_2_12 LYRE_GLIBC_FIRST
 #define LYRE_STAT_VERSION 0
 #endif
@@ -76,6 +79,42 @@ __asm__(".symver first_setname, pthread_setname_np@" LYRE_GLIBC_2_12);
 int first_setname(pthread_t, const char*);
 LYRE_HIDDEN int pthread_setname_np(pthread_t thread, const char* name) noexcept {
   return first_setname(thread, name);
+}
+
+// The headers of glibc 2.38 and later replace strtol() and its like by these names, whose functions
+// also take C23's binary numbers. The first ones do not. With older headers nothing calls them.
+__asm__(".symver first_strtol, strtol@" LYRE_GLIBC_FIRST);
+long first_strtol(const char*, char**, int);
+LYRE_HIDDEN long __isoc23_strtol(const char* text, char** end, int base) noexcept {
+  return first_strtol(text, end, base);
+}
+
+__asm__(".symver first_strtoul, strtoul@" LYRE_GLIBC_FIRST);
+unsigned long first_strtoul(const char*, char**, int);
+LYRE_HIDDEN unsigned long __isoc23_strtoul(const char* text, char** end, int base) noexcept {
+  return first_strtoul(text, end, base);
+}
+
+__asm__(".symver first_strtoll, strtoll@" LYRE_GLIBC_FIRST);
+long long first_strtoll(const char*, char**, int);
+LYRE_HIDDEN long long __isoc23_strtoll(const char* text, char** end, int base) noexcept {
+  return first_strtoll(text, end, base);
+}
+
+__asm__(".symver first_strtoull, strtoull@" LYRE_GLIBC_FIRST);
+unsigned long long first_strtoull(const char*, char**, int);
+LYRE_HIDDEN unsigned long long __isoc23_strtoull(const char* text, char** end, int base) noexcept {
+  return first_strtoull(text, end, base);
+}
+
+__asm__(".symver first_vsscanf, __isoc99_vsscanf@" LYRE_GLIBC_2_7);
+int first_vsscanf(const char*, const char*, va_list);
+LYRE_HIDDEN int __isoc23_sscanf(const char* text, const char* format, ...) noexcept {
+  va_list places;
+  va_start(places, format);
+  const int count = first_vsscanf(text, format, places);
+  va_end(places);
+  return count;
 }
 
 // Since 2.32 glibc says here whether a process has one thread, so that libstdc++ may count
