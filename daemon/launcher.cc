@@ -1,10 +1,15 @@
 #include "daemon/launcher.h"
 
+#include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <new>
+
 #include "daemon/base/clock.h"
+#include "daemon/base/errno_error.h"
 #include "daemon/host/worker_placement.h"
 #include "daemon/upgrade/port_handover.h"
 
@@ -44,15 +49,35 @@ Result<std::unique_ptr<Launcher>> Launcher::start(const Config& config, boost::a
 
 Status Launcher::assemble(const Process& process) {
   if (!process.predecessor.is_open()) return make_all(process);
-  Successor successor(OwnedFd(::dup(process.predecessor.get())));
-  Status taken = succeed(process, successor);
-  if (!taken.ok()) fail_to_succeed(successor, taken.error());
+  OwnedFd link(::fcntl(process.predecessor.get(), F_DUPFD_CLOEXEC, 0));
+  if (!link.is_open()) return errno_error("the running daemon cannot be heard");
+  Successor successor(std::move(link));
+  if (Status taken = try_to_succeed(process, successor); !taken.ok()) {
+    fail_to_succeed(successor, taken.error());
+  }
+  parts_->threads().resume();
+  successor.go_on(*parts_);
+  keep_stats();
+  return Ok{};
+}
+
+/// Fails: devices that only one process can have have come to rest, unless there was no memory. No
+/// destructor runs where an exception passes a port, which may keep a lock: the end of this process
+/// closes the devices, and the other one waits for that.
+Status Launcher::try_to_succeed(const Process& process, Successor& successor) {
+  Status taken = Error{ENOMEM, "no memory to take over"};
+  try {
+    taken = succeed(process, successor);
+    if (!taken.ok() && parts_) {
+      parts_->ports().close(ports_with(PortHandover::kClosed, config_), [] {});
+    }
+  } catch (const std::bad_alloc&) {
+  }
   return taken;
 }
 
-/// As in end_replaced(), but for devices that only one process can have: they come to rest.
+/// As in end_replaced().
 void Launcher::fail_to_succeed(const Successor& successor, const Error& error) {
-  if (parts_) parts_->ports().close(ports_with(PortHandover::kClosed, config_), [] {});
   spdlog::error("{}", error.text);
   successor.give_up(error);
   spdlog::shutdown();
@@ -100,14 +125,11 @@ Status Launcher::succeed(const Process& process, Successor& successor) {
   status = parts_->complete({.io = io_, .mappings = mappings_}, replies_.bell_fd(),
                             &successor.heritage());
   if (status.ok()) status = successor.take_over(*parts_);
+  if (status.ok()) status = successor.watch_sockets(*parts_, mappings_);
   if (!status.ok()) return status;
   parts_->threads().hold();
   if (status = make_ready(process); !status.ok()) return status;
-  if (status = successor.commit(); !status.ok()) return status;
-  parts_->threads().resume();
-  successor.go_on(*parts_, mappings_);
-  keep_stats();
-  return Ok{};
+  return successor.commit();
 }
 
 /// False: nothing changes, because the file names the cores or their number is between the two.

@@ -55,6 +55,7 @@ class Launcher {
 
   Status assemble(const Process& process);
   Status make_all(const Process& process);
+  Status try_to_succeed(const Process& process, Successor& successor);
   Status succeed(const Process& process, Successor& successor);
   [[noreturn]] void fail_to_succeed(const Successor& successor, const Error& error);
   bool limit_workers(const Process& process, uint32_t least, uint32_t most);

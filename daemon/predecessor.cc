@@ -1,5 +1,6 @@
 #include "daemon/predecessor.h"
 
+#include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -7,12 +8,15 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <new>
 #include <utility>
 #include <vector>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
+#include "daemon/base/errno_error.h"
 #include "daemon/base/readable.h"
+#include "daemon/base/watch.h"
 #include "daemon/protocol/handover_records.h"
 #include "daemon/upgrade/offer.h"
 #include "daemon/upgrade/port_handover.h"
@@ -46,8 +50,9 @@ void Predecessor::begin(Answer answer) {
   if (Status allowed = check(); !allowed.ok()) return answer({.status = allowed});
   answer_ = std::move(answer);
   spdlog::info("upgrade: starting {}", parts_.program);
-  if (Status started = start_process(); !started.ok()) return fail(started.error());
-  wait_until_prepared();
+  Status started = start_process();
+  if (started.ok()) started = wait_until_prepared();
+  if (!started.ok()) fail(started.error());
 }
 
 void Predecessor::cancel() {
@@ -72,13 +77,16 @@ Status Predecessor::start_process() {
   return link_->send(UpgradeStep::kOffer, offer.bytes());
 }
 
-void Predecessor::wait_until_prepared() {
-  watch_.assign(::dup(link_->fd()));
+Status Predecessor::wait_until_prepared() {
+  OwnedFd link(::fcntl(link_->fd(), F_DUPFD_CLOEXEC, 0));
+  if (!link.is_open()) return errno_error("the new process cannot be watched");
+  if (!watch(watch_, link)) return Error{ENOSPC, kNoMoreWatches};
   watch_link();
   timer_.expires_after(std::chrono::nanoseconds(kUpgradePreparation.value));
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error && is_under_way()) fail({ETIMEDOUT, "the new process is not ready in time"});
   });
+  return Ok{};
 }
 
 void Predecessor::watch_link() {
@@ -133,14 +141,23 @@ void Predecessor::hand_over_when_quiet(Nanos begin) {
 Status Predecessor::hand_over() {
   if (!pause_when_quiet()) return Error{EBUSY, "the workers do not come to rest: try again"};
   const Nanos begin = monotonic_now();
-  parts_.assembly.threads().call_clients(true);
-  parts_.keep_alive();
-  Status left = leave(begin + parts_.pause_max);
+  Status left = leave_if_memory_allows(begin + parts_.pause_max);
   pause_ = monotonic_now() - begin;
   if (left.ok()) return left;
   const Error reason = explain(left.error());  // the ports are free only when it has ended
   go_on();
   return reason;
+}
+
+/// The records of all sessions may be more than is left. The workers stand still, and must go on.
+Status Predecessor::leave_if_memory_allows(Nanos deadline) {
+  try {
+    parts_.assembly.threads().call_clients(true);
+    parts_.keep_alive();
+    return leave(deadline);
+  } catch (const std::bad_alloc&) {
+    return Error{ENOMEM, "no memory to hand over"};
+  }
 }
 
 /// Stops the workers at a time at which they and the control thread owe each other no answer.

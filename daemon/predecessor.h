@@ -53,11 +53,12 @@ class Predecessor {
  private:
   Status check() const;
   Status start_process();
-  void wait_until_prepared();
+  Status wait_until_prepared();
   void watch_link();
   void on_prepared();
   void hand_over_when_quiet(Nanos begin);
   Status hand_over();
+  Status leave_if_memory_allows(Nanos deadline);
   bool pause_when_quiet();
   bool settle_workers();
   bool is_quiet();

@@ -124,13 +124,26 @@ void Successor::report_standstill(Assembly& parts) const {
   }
 }
 
+Status Successor::watch_sockets(Assembly& parts, MappingOpener& mappings) {
+  if (helper_.is_open()) {
+    Status used = mappings.use(MappingHelperProcess(std::move(helper_)));
+    if (!used.ok()) return used;
+  }
+  for (size_t i = 0; i < listeners_.size(); ++i) {
+    Status adopted = parts.control()[i].adopt(std::move(listeners_[i]));
+    if (!adopted.ok()) return adopted;
+  }
+  for (Connection& each : connections_) {
+    Status adopted = parts.control()[each.socket].adopt(each.connection);
+    if (!adopted.ok()) return adopted;
+  }
+  return Ok{};
+}
+
 Status Successor::commit() { return link_.send(UpgradeStep::kTakenOver); }
 
-void Successor::go_on(Assembly& parts, MappingOpener& mappings) {
-  if (helper_.is_open()) mappings.use(MappingHelperProcess(std::move(helper_)));
-  for (size_t i = 0; i < listeners_.size(); ++i) {
-    parts.control()[i].go_on(std::move(listeners_[i]));
-  }
+void Successor::go_on(Assembly& parts) {
+  for (uint32_t i = 0; i < parts.control().count(); ++i) parts.control()[i].go_on();
   for (Connection& each : connections_) {
     parts.control()[each.socket].go_on(std::move(each.connection));
   }

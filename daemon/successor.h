@@ -29,10 +29,13 @@ class Successor {
   /// Takes clients and sessions over, before the workers' first turn. What belongs to the control
   /// sockets is kept until go_on().
   Status take_over(Assembly& parts);
+  /// Watches the sockets of the other process and of its clients, while it can still go on with
+  /// them. Nothing is taken from them.
+  Status watch_sockets(Assembly& parts, MappingOpener& mappings);
   /// The workers are ready: from now on this process serves, and the other one ends.
   Status commit();
   /// Serves the clients that were taken over.
-  void go_on(Assembly& parts, MappingOpener& mappings);
+  void go_on(Assembly& parts);
 
   /// Tells the other process why this one ends.
   void give_up(const Error& error) const { link_.send_failure(error.text); }

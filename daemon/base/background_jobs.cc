@@ -1,5 +1,7 @@
 #include "daemon/base/background_jobs.h"
 
+#include <algorithm>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -30,14 +32,23 @@ void BackgroundJobs::submit(uint32_t id, const Owner& owner, std::function<void(
   if (!begin()) {
     job();
     const std::lock_guard lock(mutex_);
+    make_room_in_done();
     done_.push_back(id);
     return;
   }
   {
     const std::lock_guard lock(mutex_);
+    make_room_in_done();
     users_[owner.user].clients[owner.client].push_back({id, std::move(job), bytes});
+    ++undone_;
   }
   has_work_.notify_one();
+}
+
+/// For all jobs that wait or are under way, and one more: the thread allocates nothing.
+void BackgroundJobs::make_room_in_done() {
+  const size_t needed = done_.size() + undone_ + 1;
+  if (needed > done_.capacity()) done_.reserve(std::max(needed, 2 * done_.capacity()));
 }
 
 /// False: the system gives no thread now.
@@ -46,6 +57,8 @@ bool BackgroundJobs::begin() {
   try {
     thread_ = std::thread([this] { run_jobs(); });
   } catch (const std::system_error&) {
+    return false;
+  } catch (const std::bad_alloc&) {
     return false;
   }
   return true;
@@ -79,9 +92,12 @@ uint64_t BackgroundJobs::undone_bytes_of(uint64_t user) const {
   return bytes;
 }
 
+/// A copy: `done_` keeps its room.
 std::vector<uint32_t> BackgroundJobs::take_done() {
   const std::lock_guard lock(mutex_);
-  return std::exchange(done_, {});
+  std::vector<uint32_t> out(done_);
+  done_.clear();
+  return out;
 }
 
 void BackgroundJobs::run_jobs() {
@@ -96,6 +112,7 @@ void BackgroundJobs::run_jobs() {
     lock.lock();
     running_bytes_ = 0;
     done_.push_back(job.id);
+    --undone_;
   }
 }
 

@@ -52,6 +52,7 @@ class BackgroundJobs {
     uint32_t last = 0;                            ///< who had the last turn
   };
   bool begin();
+  void make_room_in_done();
   void run_jobs();
   bool may_run() const { return !users_.empty() && (!is_paused_ || is_ending_); }
   Job take_next();
@@ -61,7 +62,8 @@ class BackgroundJobs {
   std::map<uint64_t, User> users_;  ///< those with jobs
   uint64_t last_user_ = 0;          ///< who had the last turn
   uint64_t running_bytes_ = 0;      ///< of that one's job, while it is under way
-  std::vector<uint32_t> done_;
+  std::vector<uint32_t> done_;      ///< has room for the undone ones
+  size_t undone_ = 0;               ///< jobs that wait or are under way
   bool is_paused_ = false;
   bool is_ending_ = false;
   std::thread thread_;

@@ -99,7 +99,9 @@ constexpr Key kKeys[] = {
    [](Config& c, const KeyValue& v) { c.ports.back().device = text(v); }},
   {"port", "address", KeyType::kInterface, "", 0, 0, "",
    "This host's address on the wire, with its network, or a list of addresses, IPv4 and IPv6. The "
-   "kernel must not use the same ones. Peers are told to connect to the first one.",
+   "kernel must not use the same ones. Peers are told to connect to the first one. Through an IPv4 "
+   "gateway, connections are from the first IPv4 address where that is a /32, as on a routed host "
+   "with a /31 to its switch, or else from the one in the gateway's network.",
    [](Config& c, const KeyValue& v) {
      c.ports.back().addresses = std::get<std::vector<Cidr>>(v);
    }},

@@ -13,6 +13,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
 #include "daemon/base/readable.h"
+#include "daemon/base/watch.h"
 #include "daemon/control/control_server.h"
 #include "daemon/memory/client_memory.h"
 #include "stack/channel/abi.h"
@@ -20,14 +21,6 @@
 namespace lyre {
 
 using Descriptor = boost::asio::posix::stream_descriptor;
-
-bool watch(Descriptor& out, OwnedFd& fd) {
-  boost::system::error_code error;
-  out.assign(fd.get(), error);
-  if (error) return false;
-  static_cast<void>(fd.release());
-  return true;
-}
 
 ControlClient::ControlClient(ControlServer& server, uint64_t id, Descriptor socket,
                              ClientIdentity identity)

@@ -23,10 +23,6 @@ namespace lyre {
 
 class ControlServer;
 
-/// `out` watches `fd` and owns it. False: the system watches no more descriptors of this user
-/// (fs.epoll.max_user_watches), or has no memory; `fd` stays the caller's.
-bool watch(boost::asio::posix::stream_descriptor& out, OwnedFd& fd);
-
 /// One connection of the control socket, with a context, a capture or neither. It ends when the
 /// socket is closed, when the client's process ends (a forked child may keep the socket open), or
 /// when the client breaks a rule.

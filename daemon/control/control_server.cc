@@ -18,6 +18,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/errno_error.h"
+#include "daemon/base/watch.h"
 #include "daemon/control/control_client.h"
 #include "daemon/protocol/control_message.h"
 
@@ -92,22 +93,29 @@ Status ControlServer::open() {
   return Ok{};
 }
 
-void ControlServer::go_on(OwnedFd listener) {
+Status ControlServer::adopt(OwnedFd listener) {
+  if (!watch(listener_, listener)) return Error{ENOSPC, kNoMoreWatches};
+  return Ok{};
+}
+
+void ControlServer::go_on() {
   is_bound_ = true;
   struct stat file {};
   if (::lstat(options_.socket_path.c_str(), &file) == 0) bound_inode_ = file.st_ino;
   apply_permissions();  // the configuration may be another one
-  listener_.assign(listener.release());
   wait_for_client();
 }
 
-void ControlServer::go_on(HandedConnection connection) {
-  const auto identity = identity_of(connection.socket.get());
+Status ControlServer::adopt(HandedConnection& connection) {
   boost::asio::posix::stream_descriptor socket(io_);
-  if (!watch(socket, connection.socket)) {
-    spdlog::warn("client '{}': {}", connection.label, kNoMoreWatches);
-    return registry_.detach(connection.context, true);
-  }
+  if (!watch(socket, connection.socket)) return Error{ENOSPC, kNoMoreWatches};
+  connection.watched.emplace(std::move(socket));
+  return Ok{};
+}
+
+void ControlServer::go_on(HandedConnection connection) {
+  boost::asio::posix::stream_descriptor& socket = *connection.watched;
+  const auto identity = identity_of(socket.native_handle());
   const uint64_t id = next_id_++;
   auto client = std::make_shared<ControlClient>(
       *this, id, std::move(socket), identity.ok() ? identity.value() : ClientIdentity{});
@@ -168,7 +176,7 @@ Status ControlServer::bind_socket() {
   has_made_file_ = true;
   apply_permissions();
   if (::listen(socket.get(), kBacklog) != 0) return errno_error(path + ": cannot listen");
-  listener_.assign(socket.release());
+  if (!watch(listener_, socket)) return Error{ENOSPC, kNoMoreWatches};
   return Ok{};
 }
 
@@ -320,11 +328,12 @@ Result<Packet> ControlServer::receive(int socket, std::span<uint8_t> out) {
 }
 
 void ControlServer::stop_accepting() {
+  retry_.cancel();
+  // One that was adopted only is not shut down: the other process may listen at it.
+  if (!is_bound_) return;
   if (listener_.is_open()) {
     options_.closer->close_socket(OwnedFd(listener_.release()), UINT64_MAX);
   }
-  retry_.cancel();
-  if (!is_bound_) return;
   is_bound_ = false;
   // Another daemon may have replaced the file in the meantime.
   struct stat file {};

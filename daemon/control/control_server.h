@@ -62,8 +62,9 @@ struct ControlOptions {
 
 /// A client's connection of another process, which it handed over.
 struct HandedConnection {
-  OwnedFd socket;
-  OwnedFd process;  ///< a pidfd, or none
+  OwnedFd socket;                                                ///< until adopt()
+  OwnedFd process;                                               ///< a pidfd, or none
+  std::optional<boost::asio::posix::stream_descriptor> watched;  ///< the socket, since adopt()
   uint32_t context = 0;
   std::string label;
 };
@@ -95,9 +96,6 @@ struct ControlCounters {
 inline constexpr const char* kTooManyWaitingCloses =
     "descriptors that clients of this uid passed are still being closed";
 
-inline constexpr const char* kNoMoreWatches =
-    "the system watches no more descriptors for this daemon's user (fs.epoll.max_user_watches)";
-
 /// Fails: EADDRINUSE something listens on `path`, or it is a file of another kind.
 Status check_socket_is_free(const std::string& path);
 
@@ -114,10 +112,16 @@ class ControlServer {
   /// Makes the socket file and listens. Replaces the file of a daemon that died.
   /// Fails: EADDRINUSE another daemon listens there; or the system's error.
   Status open();
-  /// Goes on with the listening socket of another process, which has left its file in place. The
-  /// file gets the permissions of this configuration. REQUIRES: that process serves no more.
-  void go_on(OwnedFd listener);
-  /// Goes on with a client of that process. REQUIRES: its context was taken over.
+  /// Watches the listening socket of another process, which has left its file in place. Neither the
+  /// file nor who waits in the socket is touched before go_on(). Fails: the system watches no more
+  /// descriptors.
+  Status adopt(OwnedFd listener);
+  /// Goes on with it. The file gets the permissions of this configuration. REQUIRES: adopt()
+  /// succeeded, and that process serves no more.
+  void go_on();
+  /// Watches the socket of a client of that process, and takes nothing from it. Fails as above.
+  Status adopt(HandedConnection& connection);
+  /// Goes on with that client. REQUIRES: adopt() succeeded, and its context was taken over.
   void go_on(HandedConnection connection);
   void serve_upgrades(Upgrade upgrade) { upgrade_ = std::move(upgrade); }
   int listener() { return listener_.native_handle(); }

@@ -7,13 +7,14 @@
 #include <utility>
 
 #include "daemon/base/daemon_limits.h"
+#include "daemon/base/watch.h"
 
 namespace lyre {
 
 Status ReplyTaker::open() {
   OwnedFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell.is_open()) return Error{errno, "no eventfd for the workers' answers"};
-  bell_.assign(bell.release());
+  if (!watch(bell_, bell)) return Error{ENOSPC, kNoMoreWatches};
   return Ok{};
 }
 

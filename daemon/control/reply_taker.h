@@ -19,7 +19,7 @@ class ReplyTaker {
  public:
   explicit ReplyTaker(boost::asio::io_context& io) : bell_(io), timer_(io) {}
 
-  /// Makes the eventfd. Fails: no descriptor.
+  /// Makes the eventfd. Fails: no descriptor, or the system watches no more of them.
   Status open();
   int bell_fd() { return bell_.native_handle(); }
   /// Begins. `on_look` is called after each periodic poll; it returns true while replies are due

@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -86,7 +87,8 @@ void ForeignCloser::Queues::run(uint64_t first) {
   --threads;
 }
 
-ForeignCloser::ForeignCloser() : queues_(std::make_shared<Queues>()) {}
+ForeignCloser::ForeignCloser(StartThread start_thread)
+    : start_thread_(std::move(start_thread)), queues_(std::make_shared<Queues>()) {}
 ForeignCloser::~ForeignCloser() = default;
 
 void ForeignCloser::close(OwnedFd descriptor, uint64_t user) {
@@ -101,19 +103,47 @@ void ForeignCloser::close_socket(OwnedFd socket, uint64_t user) {
   if (!take_up_to_descriptors(socket.get())) enqueue(std::move(socket), user);
 }
 
+void ForeignCloser::start_detached(std::function<void()> run) {
+  std::thread(std::move(run)).detach();
+}
+
 void ForeignCloser::enqueue(OwnedFd descriptor, uint64_t user) {
-  const std::lock_guard lock(queues_->mutex);
-  Queues::User& owner = queues_->users[user];
-  owner.waiting.push_back(std::move(descriptor));
-  ++owner.count;
-  if (owner.has_thread || queues_->threads >= kThreadsMax) return;
-  try {
-    std::thread([queues = queues_, user] { queues->run(user); }).detach();
-    owner.has_thread = true;
-    ++queues_->threads;
-  } catch (const std::system_error&) {
-    // They stay open until there is a thread: the daemon must not wait for a client.
+  {
+    const std::lock_guard lock(queues_->mutex);
+    Queues::User& owner = queues_->users[user];
+    owner.waiting.push_back(std::move(descriptor));
+    ++owner.count;
   }
+  start_threads();
+}
+
+/// For all who wait without one: the system may have given none when they began to.
+void ForeignCloser::start_threads() {
+  const std::lock_guard lock(queues_->mutex);
+  while (queues_->threads < kThreadsMax) {
+    const auto user = queues_->find_without_thread();
+    if (user == queues_->users.end() || !start_thread_for(user->first)) return;
+    user->second.has_thread = true;
+    ++queues_->threads;
+  }
+}
+
+/// False: the descriptors stay open until there is a thread. The daemon must not wait for a client.
+bool ForeignCloser::start_thread_for(uint64_t user) {
+  try {
+    start_thread_([queues = queues_, user] { queues->run(user); });
+  } catch (const std::system_error&) {
+    return false;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+bool ForeignCloser::has_room(uint64_t user) {
+  if (waiting_count(user) < kWaitingPerUserMax) return true;
+  start_threads();
+  return false;
 }
 
 size_t ForeignCloser::waiting_count(uint64_t user) const {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "daemon/base/owned_fd.h"
@@ -15,7 +16,10 @@ namespace lyre {
 /// process.
 class ForeignCloser {
  public:
-  ForeignCloser();
+  /// Starts a thread that nobody joins. Throws std::system_error or std::bad_alloc: there is none.
+  using StartThread = std::function<void(std::function<void()>)>;
+
+  explicit ForeignCloser(StartThread start_thread = start_detached);
   ~ForeignCloser();
   ForeignCloser(const ForeignCloser&) = delete;
   ForeignCloser& operator=(const ForeignCloser&) = delete;
@@ -26,8 +30,9 @@ class ForeignCloser {
   /// Closes the connection of a client, or a socket that listens for them. The other side sees its
   /// end now. What nothing has received from it may have descriptors, which end with the socket.
   void close_socket(OwnedFd socket, uint64_t user);
-  /// False while more would wait than a user may have.
-  bool has_room(uint64_t user) const { return waiting_count(user) < kWaitingPerUserMax; }
+  /// False while more would wait than a user may have. Then it also tries again to start threads
+  /// that the system refused, so that a later call may be true.
+  bool has_room(uint64_t user);
   /// Descriptors that are not closed yet.
   size_t waiting_count(uint64_t user) const;
   /// Threads that close some.
@@ -38,8 +43,12 @@ class ForeignCloser {
 
  private:
   struct Queues;  ///< shared with the threads, which may outlive this object
+  static void start_detached(std::function<void()> run);
   void enqueue(OwnedFd descriptor, uint64_t user);
+  void start_threads();
+  bool start_thread_for(uint64_t user);
 
+  const StartThread start_thread_;
   std::shared_ptr<Queues> queues_;
 };
 

@@ -13,15 +13,23 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "daemon/base/errno_error.h"
+#include "daemon/base/watch.h"
 #include "daemon/memory/mapping_helper.h"
 #include "daemon/memory/mapping_protocol.h"
 #include "daemon/protocol/control_message.h"
 
 namespace lyre {
+namespace {
+
+constexpr const char* kIsCopied =
+    "shared anonymous memory of clients is copied from now on, until the daemon is restarted";
+
+}  // namespace
 
 Result<MappingHelperProcess> MappingHelperProcess::start(MappingOpen open) {
   int ends[2];
@@ -67,14 +75,18 @@ bool MappingHelperProcess::await_end(Nanos limit) const {
 MappingOpener::MappingOpener(boost::asio::io_context& io, MappingHelperProcess helper,
                              Nanos patience)
     : socket_(io), overdue_(io), look_again_(io), patience_(patience) {
-  use(std::move(helper));
+  const Status used = use(std::move(helper));
+  if (!used.ok()) spdlog::error("{}: {}", used.error().text, kIsCopied);
 }
 
-void MappingOpener::use(MappingHelperProcess helper) {
+Status MappingOpener::use(MappingHelperProcess helper) {
+  if (!helper.is_running()) return Ok{};
+  if (!watch_borrowed(socket_, helper.socket())) {
+    return Error{ENOSPC, std::string("the memory helper: ") + kNoMoreWatches};
+  }
   helper_ = std::move(helper);
-  if (!helper_.is_running()) return;
-  socket_.assign(helper_.socket());
   wait_for_reply();
+  return Ok{};
 }
 
 MappingOpener::~MappingOpener() {
@@ -213,9 +225,7 @@ MappingOpener::Reply MappingOpener::take_reply() {
 
 /// It cannot be started again: this process has no capability left to give it.
 void MappingOpener::give_up() {
-  spdlog::error(
-      "the memory helper has ended: shared anonymous memory of clients is copied from now on, "
-      "until the daemon is restarted");
+  spdlog::error("the memory helper has ended: {}", kIsCopied);
   socket_.release();
   helper_.end();
   Requests all = std::exchange(sent_, {});

@@ -55,15 +55,17 @@ class MappingOpener {
  public:
   using Done = std::function<void(Result<OwnedFd>)>;
 
-  /// Without a running helper every open() fails. `patience`: the helper's, for each request.
+  /// Without a running helper every open() fails, and with one that cannot be watched.
+  /// `patience`: the helper's, for each request.
   MappingOpener(boost::asio::io_context& io, MappingHelperProcess helper,
                 Nanos patience = kMappingPatience);
   ~MappingOpener();
   MappingOpener(const MappingOpener&) = delete;
   MappingOpener& operator=(const MappingOpener&) = delete;
 
-  /// Goes on with a helper that another process started. REQUIRES: there is none.
-  void use(MappingHelperProcess helper);
+  /// Goes on with a helper that another process started. Nothing is received from it before `io`
+  /// runs. REQUIRES: there is none. Fails: the system watches no more descriptors.
+  Status use(MappingHelperProcess helper);
   /// Our end of the helper's socket; -1: there is no helper.
   int helper_socket() const { return helper_.socket(); }
 

@@ -422,6 +422,7 @@ void PortSet::log() const {
     spdlog::info("port {}: {} ({}), address{}, MTU {}{}, {} queue(s)", config.name, known.name,
                  known.driver, addresses, config.mtu_bytes,
                  has_super_packets ? " and super-packets" : "", known.queue_count);
+    if (!known.remark.empty()) spdlog::info("port {}: {}", config.name, known.remark);
     if (!ports_[i]->is_link_up()) {
       spdlog::warn("port {}: no link yet{}", config.name,
                    known.driver == "net_memif" ? kMemifEndsAgree : "");

@@ -141,6 +141,8 @@ Status UpgradeLink::send_state(const record::Writer& records,
   }
   const auto memory = SharedMemory::create("lyre-upgrade", bytes.size(), SharedWith::kWriters);
   if (!memory.ok()) return memory.error();
+  // A page that the system refuses when it is touched first is SIGBUS.
+  if (Status pages = memory.value().allocate(0, bytes.size()); !pages.ok()) return pages;
   std::copy(bytes.begin(), bytes.end(), memory.value().data());
   const int fd = memory.value().fd();
   return send(UpgradeStep::kState, {reinterpret_cast<const uint8_t*>(&facts), sizeof facts},

@@ -94,6 +94,7 @@ struct PortInfo {
   /// that ends may close it.
   bool frees_twice_when_closed = false;
   std::string warning;  ///< what makes the port work badly, and the cure; empty: nothing
+  std::string remark;   ///< what its driver costs and nobody need mend; empty: nothing
   IoCapabilities capabilities;
 };
 

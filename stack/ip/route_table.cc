@@ -44,7 +44,16 @@ bool RouteTable::add_route(const Prefix& destination, const IpAddress& gateway, 
   const Route* via = best_route_of_port(port, gateway);
   if (destination.bits > kAddressBits || is_own(gateway) || is_broadcast(gateway)) return false;
   if (via == nullptr || !via->gateway.is_unspecified()) return false;
-  return insert({destination, gateway, via->source, port});
+  return insert({destination, gateway, source_through(*via), port});
+}
+
+/// What leaves through `via`, the network of a gateway, is from the address in that network. But an
+/// IPv4 address with a prefix of 32 bits is in no network, so it is there for routed packets: as
+/// the first one of its port it is the source.
+const IpAddress& RouteTable::source_through(const Route& via) const {
+  const OwnAddress* first = address_of_port(via.port, true);
+  const bool is_host_address = first != nullptr && first->prefix_bits == kAddressBits;
+  return via.source.is_v4() && is_host_address ? first->address : via.source;
 }
 
 bool RouteTable::add_on_link(const Prefix& prefix, uint8_t port) {

@@ -60,8 +60,9 @@ class RouteTable {
   /// added.
   bool add_address(uint8_t port, const IpAddress& address, uint8_t prefix_bits);
   /// Packets for `destination` go through `port` to `gateway`, which must be on a connected prefix
-  /// of that port (or be given its own /128 by add_on_link). False: full, the gateway cannot be
-  /// reached directly, or the port has a route of this prefix.
+  /// of that port (or be given its own /128 by add_on_link). The source of IPv4 packets is the
+  /// port's first IPv4 address where that is a /32, or else the address in the gateway's prefix.
+  /// False: full, the gateway cannot be reached directly, or the port has a route of this prefix.
   bool add_route(const Prefix& destination, const IpAddress& gateway, uint8_t port);
   /// Sets or clears the IPv6 default router that `port` has learned. A configured default route
   /// takes precedence.
@@ -109,7 +110,9 @@ class RouteTable {
   const Route* best_route(const IpAddress& destination) const;
   const Route* best_route_of_port(uint8_t port, const IpAddress& destination) const;
   const OwnAddress* find_own(const IpAddress& address) const;
+  /// The first one of the family.
   const OwnAddress* address_of_port(uint8_t port, bool is_v4) const;
+  const IpAddress& source_through(const Route& via) const;
   IpAddress source_for(const Route& route, const IpAddress& destination) const;
 
   BoundedVector<OwnAddress, kOwnAddressesMax> own_;

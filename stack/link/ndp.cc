@@ -1,6 +1,7 @@
 #include "stack/link/ndp.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "stack/base/check.h"
 #include "stack/base/ipv6_address.h"
@@ -30,7 +31,7 @@ void Ndp::set_port(uint8_t port, const NdpPort& description, Nanos now) {
         std::find(verified.begin(), verified.end(), address.address) != verified.end();
     const bool is_ready = is_verified && description.takes_routers;
     if (is_ready && is_ipv6_link_local(address.address)) {
-      solicit_routers(ports_[port], now + first_question_after_);
+      ports_[port].solicit_routers(now + first_question_after_);
     }
     own_.push(Own{.address = address,
                   .port = port,
@@ -43,7 +44,16 @@ void Ndp::set_port(uint8_t port, const NdpPort& description, Nanos now) {
   look_at_states();
 }
 
+void Ndp::set_link(uint8_t port, bool is_up) {
+  Port& linked = ports_[port];
+  linked.is_link_up = is_up;
+  if (!is_up) return;
+  linked.no_link_since = kNever;
+  if (std::exchange(linked.lacks_link, false)) ++generation_;
+}
+
 void Ndp::on_link_up(uint8_t port, Nanos now) {
+  set_link(port, true);
   for (Own& own : own_) {
     if (own.port != port || own.state == AddressState::kDuplicate) continue;
     const bool is_tentative = own.state == AddressState::kTentative;
@@ -53,7 +63,7 @@ void Ndp::on_link_up(uint8_t port, Nanos now) {
   trust_all(port);
   ports_[port].may_solicit_at = now;  // the last solicitation may be lost
   if (ports_[port].takes_routers && link_local_of(port)) {
-    solicit_routers(ports_[port], now + first_question_after_);
+    ports_[port].solicit_routers(now + first_question_after_);
   }
 }
 
@@ -159,7 +169,7 @@ void Ndp::add_router(const Router& heard) {
   for (Router& router : routers_) {
     if (router.port != heard.port) continue;
     ++count;
-    if (worst == nullptr || is_better(*worst, router)) worst = &router;
+    if (worst == nullptr || worst->goes_before(router)) worst = &router;
   }
   if (count < kRoutersPerPortMax) {
     routers_.push(heard);
@@ -179,7 +189,7 @@ void Ndp::remove_router(uint8_t port, const IpAddress& address, Nanos now) {
   ++generation_;
   // Another one may have come meanwhile, whose next advertisement is minutes away.
   // The answer to the speaker reaches the other workers, too.
-  if (!default_router(port)) solicit_routers(ports_[port], now + first_question_after_);
+  if (!default_router(port)) ports_[port].solicit_routers(now + first_question_after_);
 }
 
 void Ndp::suspect(uint8_t port, const IpAddress& address, Nanos now) {
@@ -191,7 +201,7 @@ void Ndp::suspect(uint8_t port, const IpAddress& address, Nanos now) {
   // All routers that are known may be gone, and another one may have come.
   const bool is_asking = ports_[port].solicit_at != kNever;
   if (best_router(port)->suspicion != 0 && !is_asking) {
-    solicit_routers(ports_[port], now + first_question_after_);
+    ports_[port].solicit_routers(now + first_question_after_);
   }
 }
 
@@ -214,17 +224,17 @@ void Ndp::trust_all(uint8_t port) {
 /// RFC 4861 6.3.6: routers that may answer come first, and those that did not take turns: the one
 /// whose silence was noticed first is the next. RFC 4191 3.2: then the preference counts. Between
 /// equal routers the choice is deterministic and independent of the order of arrival.
-bool Ndp::is_better(const Router& a, const Router& b) {
-  if (a.suspicion != b.suspicion) return a.suspicion < b.suspicion;
-  if (a.preference != b.preference) return a.preference > b.preference;
-  return a.address < b.address;
+bool Ndp::Router::goes_before(const Router& other) const {
+  if (suspicion != other.suspicion) return suspicion < other.suspicion;
+  if (preference != other.preference) return preference > other.preference;
+  return address < other.address;
 }
 
 const Ndp::Router* Ndp::best_router(uint8_t port) const {
   const Router* best = nullptr;
   for (const Router& router : routers_) {
     if (router.port != port) continue;
-    if (best == nullptr || is_better(router, *best)) best = &router;
+    if (best == nullptr || router.goes_before(*best)) best = &router;
   }
   return best;
 }
@@ -302,6 +312,16 @@ void Ndp::on_timer(Nanos now, NeighbourOutList& out) {
 }
 
 void Ndp::step(Own& own, Nanos now, NeighbourOutList& out) {
+  const bool is_tentative = own.state == AddressState::kTentative;
+  Port& port = ports_[own.port];
+  if (is_tentative && !port.is_link_up) {
+    port.no_link_since = earlier(port.no_link_since, now);
+    const bool is_over = now - port.no_link_since >= kLinkWaitMax;
+    if (is_over && !std::exchange(port.lacks_link, true)) ++generation_;
+    own.sends_left = kDadProbes;  // one that was sent before may be lost, too
+    own.deadline = now + kLinkLookInterval;
+    return;
+  }
   if (!speaks_) return adopt(own, board_->state_of(own.number), now);
   if (!own.was_delayed) {
     // RFC 4862 5.4.2: a random delay keeps hosts that start together from probing together.
@@ -312,10 +332,9 @@ void Ndp::step(Own& own, Nanos now, NeighbourOutList& out) {
     return;
   }
   if (own.sends_left > 0) {
-    const bool is_probe = own.state == AddressState::kTentative;
-    if (!out.try_push(is_probe ? probe_of(own) : advertisement_of(own))) return;
+    if (!out.try_push(is_tentative ? probe_of(own) : advertisement_of(own))) return;
     --own.sends_left;
-    own.deadline = is_probe || own.sends_left > 0 ? now + kRetransmitTime : kNever;
+    own.deadline = is_tentative || own.sends_left > 0 ? now + kRetransmitTime : kNever;
     return;
   }
   // No host objected, unless another worker has heard one just now.
@@ -338,13 +357,13 @@ void Ndp::adopt(Own& own, AddressState found, Nanos now) {
   // A worker that follows may have heard the answer to the speaker already.
   const bool must_ask = speaks_ || !default_router(own.port);
   if (must_ask && port.takes_routers && is_ipv6_link_local(own.address.address)) {
-    solicit_routers(port, now + first_question_after_);
+    port.solicit_routers(now + first_question_after_);
   }
 }
 
-void Ndp::solicit_routers(Port& port, Nanos now) {
-  port.solicit_interval = kRouterSolicitInterval;
-  port.solicit_at = later(now, port.may_solicit_at);
+void Ndp::Port::solicit_routers(Nanos at) {
+  solicit_interval = kRouterSolicitInterval;
+  solicit_at = later(at, may_solicit_at);
 }
 
 /// RFC 7559 2: within a tenth, so that hosts do not ask in step.
@@ -379,6 +398,13 @@ void Ndp::step_routers(Nanos now) {
       remove_router(routers_[i].port, routers_[i].address, now);
     }
   }
+}
+
+bool Ndp::needs_link(uint8_t port, Nanos now) const {
+  if (ports_[port].is_settled) return false;
+  return std::any_of(own_.begin(), own_.end(), [&](const Own& own) {
+    return own.port == port && own.state == AddressState::kTentative && own.deadline <= now;
+  });
 }
 
 Nanos Ndp::next_deadline() const {

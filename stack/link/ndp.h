@@ -25,6 +25,12 @@ inline constexpr Nanos kRouterSolicitIntervalMax = seconds(3600);
 inline constexpr uint8_t kNdpAnnounceCount = 2;
 /// A worker that does not speak looks this often for what the speaker found out about an address.
 inline constexpr Nanos kFollowInterval = millis(50);
+/// While a link is down, its state is read this often for the addresses that wait for it:
+/// on_link_up() is not called for a link that is up again before its loss was noticed.
+inline constexpr Nanos kLinkLookInterval = seconds(1);
+/// Connections wait so long for an address that waits for a link: as for a neighbour that does not
+/// answer.
+inline constexpr Nanos kLinkWaitMax = kRetransmitTime * kSolicitsMax;
 
 /// Default routers that are stored of one port. Those that are heard on one port take no places of
 /// another's.
@@ -65,9 +71,15 @@ class Ndp {
   /// link-local one among them, solicitations leave from the others, and no routers are asked for.
   void set_port(uint8_t port, const NdpPort& description, Nanos now);
 
-  /// Sends again what the link may have lost while it was down: probes for tentative addresses,
+  /// Sends what was not sent, or lost, while the link was down: probes for tentative addresses,
   /// advertisements of usable ones, and router solicitations.
   void on_link_up(uint8_t port, Nanos now);
+
+  /// Whether the link of `port` is up; it is at first. Duplicate address detection waits while it
+  /// is down: a probe that nobody receives proves nothing.
+  void set_link(uint8_t port, bool is_up);
+  /// A tentative address of `port` is due: on_timer() needs to know the state of the link.
+  bool needs_link(uint8_t port, Nanos now) const;
 
   NeighbourHandled handle(uint8_t port, const NdpArrival& arrival, NeighbourCache& cache,
                           Nanos now);
@@ -76,9 +88,17 @@ class Ndp {
   std::optional<NeighbourOut> solicitation(const Solicit& asked) const;
   /// An unsolicited advertisement of an address of `port`; empty if it has no usable one.
   std::optional<NeighbourOut> announcement(uint8_t port) const;
-  /// False until duplicate address detection ended for every address of the port.
-  bool is_settled(uint8_t port) const { return ports_[port].is_settled; }
-  bool has_usable(uint8_t port) const { return ports_[port].has_usable; }
+  /// Whether neighbours on `port` can be resolved for packets from `source`. kKnown: they can.
+  /// kPending: it is not usable, and duplicate address detection runs for an address of the port.
+  /// kUnreachable: the port has no usable address, or duplicate address detection has waited for a
+  /// link for kLinkWaitMax.
+  Answer readiness(uint8_t port, const IpAddress& source) const {
+    const Port& at = ports_[port];
+    if (at.is_settled || is_usable(port, source)) {
+      return at.has_usable ? Answer::kKnown : Answer::kUnreachable;
+    }
+    return at.lacks_link ? Answer::kUnreachable : Answer::kPending;
+  }
   /// Whether `address` is one of the port's, and usable.
   bool is_usable(uint8_t port, const IpAddress& address) const;
   /// The port's link-local address once it is usable.
@@ -105,7 +125,8 @@ class Ndp {
   /// A neighbour on `port` answered no solicitation. If it is a router, others are preferred to it
   /// until a message of its own gives its MAC.
   void suspect(uint8_t port, const IpAddress& address, Nanos now);
-  /// Changes whenever addresses(), their states or a default router changed.
+  /// Changes whenever addresses(), their states, an answer of readiness() or a default router
+  /// changed.
   uint32_t generation() const { return generation_; }
 
  private:
@@ -113,10 +134,15 @@ class Ndp {
     bool takes_routers = false;
     bool is_settled = true;
     bool has_usable = false;
+    bool is_link_up = true;
+    bool lacks_link = false;  ///< for kLinkWaitMax
     MacAddress mac;
+    Nanos no_link_since = kNever;                     ///< while an address waits for it
     Nanos solicit_interval = kRouterSolicitInterval;  ///< after the next router solicitation
     Nanos solicit_at = kNever;
     Nanos may_solicit_at;  ///< RFC 4861 6.3.7: kRouterSolicitInterval after the last one
+
+    void solicit_routers(Nanos at);
   };
   struct Router {
     IpAddress address;
@@ -124,6 +150,8 @@ class Ndp {
     wire::RouterPreference preference{};
     Nanos expires_at;
     uint64_t suspicion = 0;  ///< 0: it may answer; else the number of the time when it did not
+
+    bool goes_before(const Router& other) const;
   };
 
   NeighbourHandled on_solicitation(uint8_t port, const NdpArrival& arrival, NeighbourCache& cache,
@@ -136,7 +164,6 @@ class Ndp {
   void remove_router(uint8_t port, const IpAddress& address, Nanos now);
   void trust(uint8_t port, const IpAddress& address);
   void trust_all(uint8_t port);
-  static bool is_better(const Router& a, const Router& b);
   const Router* best_router(uint8_t port) const;
   Router* find_router(uint8_t port, const IpAddress& address);
   Own* find_own(uint8_t port, const IpAddress& address);
@@ -146,7 +173,6 @@ class Ndp {
   void mark_duplicate(const Own& own);
   void look_at_states();
   void step(Own& own, Nanos now, NeighbourOutList& out);
-  static void solicit_routers(Port& port, Nanos now);
   Nanos randomised(Nanos interval);
   void step_port(uint8_t index, Nanos now, NeighbourOutList& out);
   void step_routers(Nanos now);

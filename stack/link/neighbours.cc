@@ -30,8 +30,8 @@ Resolved Neighbours::resolve(uint8_t port, const IpAddress& next_hop, Nanos now,
   if (next_hop.is_v4()) {
     if (!arp_.has_address(port)) return {Answer::kUnreachable, {}};
   } else {
-    if (!ndp_.is_settled(port) && !ndp_.is_usable(port, source)) return {Answer::kPending, {}};
-    if (!ndp_.has_usable(port)) return {Answer::kUnreachable, {}};
+    const Answer readiness = ndp_.readiness(port, source);
+    if (readiness != Answer::kKnown) return {readiness, {}};
   }
   const Resolved out = cache_.resolve(port, next_hop, now);
   next_deadline_ = earlier(next_deadline_, cache_.next_deadline());

@@ -29,11 +29,14 @@ class Neighbours {
   /// The link of `port` came up. Other hosts may be connected now, and earlier announcements may
   /// not have reached them: solicitations and announcements are sent again.
   void on_link_up(uint8_t port, Nanos now);
+  /// See Ndp::set_link(). Call before on_timer() for the ports of which Ndp::needs_link() says so.
+  /// REQUIRES: port < kPortsMax.
+  void set_link(uint8_t port, bool is_up) { ndp_.set_link(port, is_up); }
 
   /// The MAC of `next_hop` on `port`, for packets from `source`. kPending while a solicitation is
   /// unanswered, and while duplicate address detection runs for `source`, or, where that is
-  /// unspecified, for any address of the port; kUnreachable also where the port has no address of
-  /// the family.
+  /// unspecified, for any address of the port. kUnreachable also where the port has no address of
+  /// the family, and where duplicate address detection lacks a link: see Ndp::readiness().
   Resolved resolve(uint8_t port, const IpAddress& next_hop, Nanos now,
                    const IpAddress& source = {});
   /// Allocates what urge() needs. Call once, at start.

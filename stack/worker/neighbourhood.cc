@@ -189,8 +189,17 @@ size_t Neighbourhood::leave_lost_addresses() {
   return lost_addresses_walk_.step(state_.engine.index_bound(), kConnectionsPerWalkStepMax, leave);
 }
 
+/// Some drivers make a system call to tell, so they are asked only where an address waits for it.
+void Neighbourhood::look_at_links() {
+  for (uint8_t port = 0; port < state_.ports.size(); ++port) {
+    if (!state_.neighbours.ndp().needs_link(port, state_.now)) continue;
+    state_.neighbours.set_link(port, state_.ports[port].is_link_up());
+  }
+}
+
 size_t Neighbourhood::run_timers() {
   if (state_.neighbours.next_deadline() > state_.now) return 0;
+  look_at_links();
   link::NeighbourOutList out;
   state_.neighbours.on_timer(state_.now, out);
   for (const link::NeighbourOut& packet : out) {

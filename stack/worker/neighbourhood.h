@@ -48,6 +48,7 @@ class Neighbourhood {
                     const link::NeighbourHandled& handled, bool is_news) const;
   void carry_out(const link::NeighbourHandled& handled);
   void show_claim(uint8_t port, const IpAddress& claimed, MacAddress claimant);
+  void look_at_links();
 
   WorkerState& state_;
   PacketOutput& output_;

@@ -37,6 +37,7 @@ class Port {
   std::optional<uint32_t> receive_queue_of(const FourTuple& tuple) const {
     return io_->receive_queue_of(tuple);
   }
+  bool is_link_up() const { return io_->is_link_up(); }
   /// What this queue counted.
   io::IoCounters counters() const { return io_->counters(); }
 

@@ -13,6 +13,7 @@
 #include "tests/io_contract/dpdk_wire.h"
 #include "tests/io_contract/frames.h"
 #include "tests/io_contract/veth_pair.h"
+#include "tests/support/no_descriptors_left.h"
 
 namespace lyre::io::contract {
 namespace {
@@ -67,6 +68,16 @@ class InterfacesThatGo : public ::testing::Test {
     return packet != nullptr;
   }
 
+  void expect_no_change_at_the_limit() {
+    const test::NoDescriptorsLeft none;
+    look();
+    EXPECT_EQ(states(), (std::vector{PortState::kRunning, PortState::kRunning}));
+    for (auto& port : ports_) {
+      EXPECT_FALSE(port->needs_restart());
+      EXPECT_TRUE(port->is_link_up());
+    }
+  }
+
   Nanos now_ = seconds(1);
   std::unique_ptr<PacketMemory> memories_[2];
   std::unique_ptr<Port> ports_[2];
@@ -99,6 +110,11 @@ TEST_F(InterfacesThatGo, PortsAreAwayUntilTheInterfacesAreBack) {
   EXPECT_EQ(memories_[0]->rx_slots_free(), memories_[0]->rx_slot_count());
 }
 
+// A daemon at its limit took the interfaces for away, and closed their ports.
+TEST_F(InterfacesThatGo, StayWhileTheProcessHasNoDescriptorLeft) {
+  expect_no_change_at_the_limit();
+}
+
 // Workers and peers know a port by its address.
 TEST_F(InterfacesThatGo, WithAnotherAddressAreNotTheSame) {
   remove_veth_pair();
@@ -127,6 +143,10 @@ class XdpInterfacesThatGo : public InterfacesThatGo {
   }
   Slots all_slots() const { return {memories_[0]->rx_slot_count(), memories_[1]->rx_slot_count()}; }
 };
+
+TEST_F(XdpInterfacesThatGo, StayWhileTheProcessHasNoDescriptorLeft) {
+  expect_no_change_at_the_limit();
+}
 
 // Each time cost a worker the 2048 slots of a ring, and the third one stopped all of its ports.
 TEST_F(XdpInterfacesThatGo, CostNoSlots) {

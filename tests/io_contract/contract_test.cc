@@ -164,7 +164,7 @@ TEST_P(IoContract, RegionHoldsReturnToZero) {
 }
 
 TEST_P(IoContract, AWireThatIsCutSaysSoAndHoldsNoClientMemory) {
-  if (backend().cut == nullptr) GTEST_SKIP() << "nothing here takes the link away";
+  if (backend().cut == nullptr) GTEST_SKIP() << "does not apply: nothing here takes the link away";
   client_memory_.fill(8, 1 << 16);
   ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.region()));
   EXPECT_TRUE(io(0).is_link_up());

@@ -26,6 +26,7 @@
 #include "stack/io/dpdk/kernel_interface.h"
 #include "tests/io_contract/dpdk_wire.h"
 #include "tests/io_contract/frames.h"
+#include "tests/support/no_descriptors_left.h"
 
 // Of DPDK, for drivers: their header is not installed everywhere.
 struct rte_eth_dev;
@@ -342,6 +343,10 @@ TEST_F(MemifPorts, ClientIsPatientWithAServerThatIsThere) {
   ASSERT_TRUE(client) << client.error().text;
   EXPECT_FALSE(ends_[1].port->is_link_up());
   EXPECT_FALSE(ends_[1].port->needs_restart());
+  {
+    const test::NoDescriptorsLeft none;
+    EXPECT_FALSE(ends_[1].port->needs_restart()) << "its connection cannot be looked for";
+  }
   ::close(listener);
   EXPECT_TRUE(eventually([this] { return ends_[1].port->needs_restart(); }));
   ::unlink(sockets_[1].c_str());

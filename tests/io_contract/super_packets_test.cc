@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "stack/io/dpdk/memif_segments.h"
 #include "tests/io_contract/dpdk_wire.h"
 #include "tests/io_contract/frames.h"
 
@@ -23,6 +24,10 @@ std::string memif(int number, const char* role, const std::string& socket) {
 /// Two memif ports in one process.
 class SuperPackets : public ::testing::Test {
  protected:
+  void SetUp() override {
+    const Status able = dpdk::check_memif_super_packets("memif", dpdk::dpdk_version());
+    if (!able) GTEST_SKIP() << able.error().text;
+  }
   void open(bool left_has, bool right_has, uint32_t rx_slots = 1024) {
     const std::string socket = scratch_folder() + "/super" + std::to_string(++made_) + ".sock";
     auto wire = open_dpdk_wire({.rx_slots = rx_slots},

@@ -17,7 +17,7 @@ class IoContractWait : public IoContract {
     fd_ = io(1).wait_fd();
     if (fd_ < 0 && !backend().must_wait) GTEST_SKIP() << "this NIC has no receive interrupts";
     ASSERT_EQ(fd_ >= 0, backend().has_wait_fd);
-    if (fd_ < 0) GTEST_SKIP() << "such a port cannot be waited for";
+    if (fd_ < 0) GTEST_SKIP() << "does not apply: such a port cannot be waited for";
   }
 
   bool is_told(int timeout_ms) const {
@@ -28,7 +28,7 @@ class IoContractWait : public IoContract {
   Arming fall_asleep() {
     drain(1);
     io(1).disarm(Woken::kByPackets);
-    const Deadline deadline;
+    const ContractDeadline deadline;
     Arming arming = io(1).arm();
     while (arming == Arming::kPackets && !deadline.is_over()) {
       drain(1);

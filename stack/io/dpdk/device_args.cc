@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "stack/io/dpdk/memif_segments.h"
+
 namespace lyre::io::dpdk {
 namespace {
 
@@ -151,8 +153,11 @@ Status check_memif_words(const DeviceArgs& args) {
 
 Status set_memif_options(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
   if (Status done = check_memif_words(args); !done) return done;
-  // memif corrupts a frame that needs more than one buffer: a stale NEXT flag merges it with later
-  // ones.
+  if (needs.has_super_packets) {
+    if (Status done = check_memif_super_packets(args.name(), dpdk_version()); !done) return done;
+  }
+  // A frame that the driver packs must fit one buffer: the flag NEXT of a slot that was not the
+  // last one stays set, and merges a later frame with the one behind it (22.11).
   const uint32_t frame_bytes =
       needs.has_super_packets ? kMemifBufferBytesMax : needs.mtu_bytes + kFrameOverheadBytes;
   if (Status marked = mark_wire(args, needs); !marked) return marked;

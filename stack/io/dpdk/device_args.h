@@ -63,7 +63,8 @@ class DeviceArgs {
 };
 
 /// Whether a port can be on the virtual device: its driver is one that Lyre supports, has the
-/// options, and, of memif and the busy_budget of AF_XDP, takes their values. Opens nothing.
+/// options, and, of memif and the busy_budget of AF_XDP, takes their values; and the memif driver
+/// of this DPDK can send super-packets where they are asked for. Opens nothing.
 /// Fails: EINVAL, one line that says what is wrong and what is allowed.
 Status check_virtual_device(std::string_view device, const VirtualDeviceNeeds& needs);
 

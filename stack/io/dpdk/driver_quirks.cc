@@ -52,6 +52,8 @@ constexpr DriverQuirks kKnownDrivers[] = {
     // ena_timer_wd_callback() reports no reset that a queue has triggered. ena_tx_cleanup() frees
     // by the request ID of each completion. ena_tx_map_mbuf() copies 96 bytes, or 224 with large
     // LLQ entries, which the device may choose (llq_policy, 24.07).
+    // Of multicast neither this driver nor those of gve and mana tell the NIC anything (22.11 to
+    // 26.07). Nor do Linux's, on which IPv6 finds neighbours: no ndo_set_rx_mode.
     {.driver = "net_ena",
      .rx_room_bytes_min = kNicRoomBytes,
      .segments_spare = 1,
@@ -61,7 +63,8 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .closes_by_removal = true,
      .counts_faults = true,
      .frees_in_any_order = true,
-     .push_bytes_max = 224},
+     .push_bytes_max = 224,
+     .has_multicast_filter = false},
     // More than ten descriptors for a packet on the wire stop the queue; one is the headers, and a
     // buffer of more than 16383 bytes takes two. It looks for sent packets only when few
     // descriptors are free (gve_tx_burst_dqo(): 32 of the ring by default), and then at up to 127
@@ -83,20 +86,24 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .segments_max = 9,
      .is_up_while_started = true,
      .is_faulty_without_ip_checksum = true,
-     .frees_in_any_order = true},
+     .frees_in_any_order = true,
+     .has_multicast_filter = false},
     // mana_dev_configure() refuses other numbers of queues. mana_alloc_pmd_mr() looks for a buffer
     // in the pool of its mbuf only. Until 26.07 mana_stop_rx_queues() takes a full ring for empty.
     {.driver = "net_mana",
      .rx_room_bytes_min = kNicRoomBytes,
      .needs_power_of_two_queues = true,
      .reads_pools_only = true,
-     .loses_rx_ring = true},
+     .loses_rx_ring = true,
+     .has_multicast_filter = false},
     // Packets leave by the virtual function while it is there, which DPDK cannot be told of. The
     // virtual function's driver is not asked to free: hn_dev_tx_done_cleanup() asks the VMbus only.
     // Its ring is as large as netvsc's, and mlx4 frees a packet when its place there is used again.
     // hn_nvs_conf_ndis() tells the host MTU 1500, and hn_dev_mtu_set() came with 24.03. It has no
     // rx_queue_intr_enable. hn_dev_link_update() sends two queries to the host, and sleeps 10 ms
     // at a time until each is answered (hn_rndis_exec1()), for up to a minute.
+    // hn_dev_mc_addr_list() and hn_dev_allmulticast_enable() return what the virtual function's
+    // driver does, after the host has been asked for all groups. MANA's has neither.
     {.driver = "net_netvsc",
      .rx_room_bytes_min = kNicRoomBytes,
      .tx_descriptors = kFreedWithinPackets,
@@ -104,6 +111,7 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .is_slow_to_tell_link = true,
      .is_over_function = true,
      .has_rx_interrupts = false,
+     .has_multicast_filter = false,
      .tells_mtu_from = {24, 3, 0}},
     // Without inlining (prepare_nic()) it reports 58 segments (mlx5_set_txlimit_params()), and does
     // not count the up to 192 bytes of headers that TSO copies into a request: 40 leave the room.
@@ -202,11 +210,12 @@ constexpr DriverQuirks kKnownDrivers[] = {
     // no such row to check. The driver reports 63.
     {.driver = "net_hns3", .rx_room_bytes_min = kNicRoomBytes, .tso_segments_max = 8},
     {.driver = "net_hns3_vf", .rx_room_bytes_min = kNicRoomBytes, .tso_segments_max = 8},
+    // It gathers in some versions only: see gathers_on_memif().
     {.driver = "net_memif",
      .is_virtual = true,
      .uses_checksums = false,
      .checks_mtu = false,
-     .super_packets = SuperPackets::kInOneBuffer,
+     .super_packets = SuperPackets::kUncut,
      .frees_while_polled = true},
     // The driver copies pkt_len bytes from the first segment even of a chain, and leaks the others.
     // kick_tx() repeats send() for as long as the kernel answers EAGAIN or EBUSY: a worker spins

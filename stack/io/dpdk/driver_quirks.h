@@ -20,8 +20,9 @@ enum class Frees : uint8_t {
 /// Whether a port can receive TCP packets that are larger than its MTU.
 enum class SuperPackets : uint8_t {
   kNone,
-  kInOneBuffer,  ///< as another such port sent them, each in one buffer of the ring
-  kLro,          ///< as the host merged them or did not cut them, each in several receive buffers
+  kUncut,  ///< as another such port sent them: in one buffer of the ring, or in one for each
+           ///< segment (memif_segments.h)
+  kLro,    ///< as the host merged them or did not cut them, each in several receive buffers
 };
 
 /// Properties of a driver that its capabilities do not report. Virtual devices and virtio: seen
@@ -94,6 +95,8 @@ struct DriverQuirks {
   /// configures the function with the number of queues that it gets itself.
   bool is_over_function = false;
   bool has_rx_interrupts = true;  ///< false: a NIC that is known to have none
+  /// False: a NIC of which the driver asks for neither some nor all multicast frames passes them.
+  bool has_multicast_filter = true;
   /// The first version of DPDK in which the driver can tell the host an MTU above 1500. None: the
   /// host is not told, or every version can.
   DpdkVersion tells_mtu_from = {};

@@ -4,8 +4,6 @@
 #include <fstream>
 #include <optional>
 
-#include "stack/io/dpdk/kernel_interface.h"
-
 namespace lyre::io::dpdk {
 namespace {
 
@@ -17,15 +15,15 @@ bool is_on(const std::string& path) {
 }  // namespace
 
 std::string changed_interface(const std::string& interface, const MacAddress& mac,
-                              uint32_t mtu_bytes) {
-  const std::optional<MacAddress> mac_now = interface_mac(interface);
+                              uint32_t mtu_bytes, const InterfaceSocket& by) {
+  const std::optional<MacAddress> mac_now = interface_mac(interface, by);
   if (!mac_now) return "";
   if (*mac_now != mac) {
     return interface + " has another address now, " + mac_text(mac_now->bytes) +
            ", and nothing arrives: restart the daemon, or ip link set " + interface + " address " +
            mac_text(mac.bytes);
   }
-  const uint32_t mtu_now = interface_mtu(interface);
+  const uint32_t mtu_now = interface_mtu(interface, by);
   if (mtu_now == 0 || mtu_now >= mtu_bytes) return "";
   return interface + " carries packets of " + std::to_string(mtu_now) +
          " bytes now, and larger ones are dropped: ip link set " + interface + " mtu " +

@@ -7,6 +7,7 @@
 #include "stack/base/ip_address.h"
 #include "stack/base/mac_address.h"
 #include "stack/base/nanos.h"
+#include "stack/io/dpdk/kernel_interface.h"
 
 namespace lyre::io::dpdk {
 
@@ -20,7 +21,7 @@ inline constexpr Nanos kInterfaceLookInterval = seconds(30);
 /// The interface is no longer what the port was opened on: a bond that changed its interface, a
 /// bridge, or an operator gave it another address or a smaller MTU. Workers and peers know `mac`.
 std::string changed_interface(const std::string& interface, const MacAddress& mac,
-                              uint32_t mtu_bytes);
+                              uint32_t mtu_bytes, const InterfaceSocket& by = {});
 
 /// The kernel merges received packets to more than 64 KiB (BIG TCP), for which no slots are kept.
 std::string oversized_merging(const std::string& interface, uint32_t interface_index);

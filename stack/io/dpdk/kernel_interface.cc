@@ -15,11 +15,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <climits>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 namespace lyre::io::dpdk {
 namespace {
@@ -31,16 +33,21 @@ std::string real_path(const std::string& path) {
 
 std::string last_part(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-/// Makes an ioctl for an interface. Returns false when no interface has that name.
-bool ask(const std::string& interface, unsigned long request, ifreq& answer) {
-  if (interface.empty() || interface.size() >= IFNAMSIZ) return false;
+/// Makes an ioctl for an interface. Returns 0, or an errno: ENODEV when no interface has that name.
+int error_of(const std::string& interface, unsigned long request, ifreq& answer,
+             const InterfaceSocket& by) {
+  if (interface.empty() || interface.size() >= IFNAMSIZ) return ENODEV;
   std::memcpy(answer.ifr_name, interface.c_str(), interface.size() + 1);
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return false;
-  const int rc = ioctl(fd, request, &answer);
-  close(fd);
-  return rc == 0;
+  return ioctl(by.fd(), request, &answer) == 0 ? 0 : errno;
 }
+
+bool ask(const std::string& interface, unsigned long request, ifreq& answer,
+         const InterfaceSocket& by) {
+  return error_of(interface, request, answer, by) == 0;
+}
+
+/// Every other error leaves open whether there is such an interface.
+bool says_gone(int error) { return error == ENODEV || error == ENXIO; }
 
 /// Only a listener's socket has a name: the peer of a client's socket is named, that of an accepted
 /// socket is not.
@@ -52,10 +59,10 @@ bool has_named_peer(int fd) {
 }
 
 template <typename Condition>
-std::vector<int> open_descriptors(const Condition& is_wanted) {
+std::optional<std::vector<int>> open_descriptors(const Condition& is_wanted) {
   std::vector<int> found;
   DIR* directory = opendir("/proc/self/fd");
-  if (directory == nullptr) return found;
+  if (directory == nullptr) return std::nullopt;
   while (const dirent* entry = readdir(directory)) {
     // "." and ".." are no numbers, and 0 is never one of ours.
     const int fd = std::atoi(entry->d_name);
@@ -121,7 +128,17 @@ const rtattr* LinkMessage::attribute(int type) const {
 
 }  // namespace
 
-std::vector<int> sockets_of(int domain) {
+InterfaceSocket::InterfaceSocket()
+    : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)), status_(Ok{}) {
+  const int error = errno;
+  if (fd_ < 0) status_ = Error{error, std::string("no socket: ") + std::strerror(error)};
+}
+
+InterfaceSocket::~InterfaceSocket() {
+  if (fd_ >= 0) close(fd_);
+}
+
+std::optional<std::vector<int>> sockets_of(int domain) {
   return open_descriptors([domain](int fd) {
     int value = 0;
     socklen_t bytes = sizeof(value);
@@ -130,51 +147,71 @@ std::vector<int> sockets_of(int domain) {
 }
 
 std::vector<int> descriptors_named(std::string_view prefix) {
-  return open_descriptors([prefix](int fd) {
+  auto found = open_descriptors([prefix](int fd) {
     char link[PATH_MAX];
     const ssize_t length =
         readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), link, sizeof(link));
     return length > 0 && std::string_view(link, static_cast<size_t>(length)).starts_with(prefix);
   });
+  return found ? std::move(*found) : std::vector<int>();
 }
 
-std::vector<uint64_t> unix_connections() {
+std::optional<std::vector<uint64_t>> unix_connections() {
+  const auto sockets = sockets_of(AF_UNIX);
+  if (!sockets) return std::nullopt;
   std::vector<uint64_t> found;
-  for (const int fd : sockets_of(AF_UNIX)) {
+  for (const int fd : *sockets) {
     struct stat status = {};
     if (has_named_peer(fd) && fstat(fd, &status) == 0) found.push_back(status.st_ino);
   }
   return found;
 }
 
-uint32_t interface_mtu(const std::string& interface) {
+uint32_t interface_mtu(const std::string& interface, const InterfaceSocket& by) {
   ifreq answer = {};
-  return ask(interface, SIOCGIFMTU, answer) ? static_cast<uint32_t>(answer.ifr_mtu) : 0;
+  return ask(interface, SIOCGIFMTU, answer, by) ? static_cast<uint32_t>(answer.ifr_mtu) : 0;
 }
 
-bool has_ethernet_frames(const std::string& interface) {
+bool has_ethernet_frames(const std::string& interface, const InterfaceSocket& by) {
   ifreq answer = {};
-  if (!ask(interface, SIOCGIFHWADDR, answer)) return false;
+  if (!ask(interface, SIOCGIFHWADDR, answer, by)) return false;
   const int type = answer.ifr_hwaddr.sa_family;
   return type == ARPHRD_ETHER || type == ARPHRD_LOOPBACK;
 }
 
-std::optional<MacAddress> interface_mac(const std::string& interface) {
+std::optional<MacAddress> interface_mac(const std::string& interface, const InterfaceSocket& by) {
   ifreq answer = {};
-  if (!ask(interface, SIOCGIFHWADDR, answer)) return std::nullopt;
+  if (!ask(interface, SIOCGIFHWADDR, answer, by)) return std::nullopt;
   MacAddress mac;
   std::memcpy(mac.bytes.data(), answer.ifr_hwaddr.sa_data, mac.bytes.size());
   return mac;
 }
 
-bool set_interface_mac(const std::string& interface, const MacAddress& mac) {
+bool set_interface_mac(const std::string& interface, const MacAddress& mac,
+                       const InterfaceSocket& by) {
   ifreq request = {};
   request.ifr_hwaddr.sa_family = ARPHRD_ETHER;
   std::memcpy(request.ifr_hwaddr.sa_data, mac.bytes.data(), mac.bytes.size());
-  return ask(interface, SIOCSIFHWADDR, request);
+  return ask(interface, SIOCSIFHWADDR, request, by);
 }
 
-uint32_t interface_index(const std::string& interface) { return if_nametoindex(interface.c_str()); }
+uint32_t interface_index(const std::string& interface, const InterfaceSocket& by) {
+  ifreq answer = {};
+  return ask(interface, SIOCGIFINDEX, answer, by) ? static_cast<uint32_t>(answer.ifr_ifindex) : 0;
+}
+
+bool is_interface_gone(const std::string& interface, uint32_t index, const InterfaceSocket& by) {
+  ifreq answer = {};
+  const int error = error_of(interface, SIOCGIFINDEX, answer, by);
+  return error == 0 ? static_cast<uint32_t>(answer.ifr_ifindex) != index : says_gone(error);
+}
+
+bool is_index_gone(uint32_t index) {
+  const InterfaceSocket by;
+  ifreq request = {};
+  request.ifr_ifindex = static_cast<int>(index);
+  return ioctl(by.fd(), SIOCGIFNAME, &request) != 0 && says_gone(errno);
+}
 
 uint32_t xdp_program_of(uint32_t interface_index) {
   if (interface_index == 0) return 0;
@@ -195,10 +232,10 @@ MergeLimits merge_limits(uint32_t interface_index) {
           .ipv6_bytes = attribute_number(message.attribute(IFLA_GRO_MAX_SIZE))};
 }
 
-bool is_interface_running(const std::string& interface) {
+bool is_interface_running(const std::string& interface, const InterfaceSocket& by) {
   constexpr int kRunning = IFF_UP | IFF_RUNNING;
   ifreq answer = {};
-  return ask(interface, SIOCGIFFLAGS, answer) && (answer.ifr_flags & kRunning) == kRunning;
+  return ask(interface, SIOCGIFFLAGS, answer, by) && (answer.ifr_flags & kRunning) == kRunning;
 }
 
 std::string pci_path_of_interface(const std::string& interface, const std::string& sys) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -58,7 +59,7 @@ bool is_at(int fd, Kind kind, const std::string& path) {
 /// back: the callback cannot be removed without its address, and DPDK's interrupt thread ends the
 /// process when a descriptor of its list is closed, or calls back for what has the number next.
 void close_listener(const std::string& path) {
-  for (const int fd : sockets_of(AF_UNIX)) {
+  for (const int fd : sockets_of(AF_UNIX).value_or(std::vector<int>())) {
     if (!is_at(fd, Kind::kListener, path)) continue;
     const int silent = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (silent < 0) return;
@@ -67,14 +68,19 @@ void close_listener(const std::string& path) {
   }
 }
 
-/// Calls `act` with each connection, and returns how many there are. They are looked at by a
-/// descriptor of this thread's own, as the interrupt thread may close its own meanwhile.
+/// Calls `act` with each connection, and returns how many there are, or may be. They are looked at
+/// by a descriptor of this thread's own, as the interrupt thread may close its own meanwhile.
 template <typename Act>
 size_t for_each_connection(const std::string& path, Act act) {
+  const auto sockets = sockets_of(AF_UNIX);
+  if (!sockets) return 1;  // not known
   size_t count = 0;
-  for (const int fd : sockets_of(AF_UNIX)) {
+  for (const int fd : *sockets) {
     const int own = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (own < 0) continue;
+    if (own < 0) {
+      if (errno != EBADF) ++count;
+      continue;
+    }
     if (is_at(own, Kind::kAccepted, path)) {
       act(own);
       ++count;
@@ -91,7 +97,7 @@ size_t shut_connections_down(const std::string& path) {
 
 /// A connection that is being accepted is there when the interrupt thread has finished. If it does
 /// not finish, connections stay: it would see their end after the driver has freed the listener's.
-/// Returns how many are left.
+/// Returns how many are left, or may be: without a descriptor to spare none can be looked at.
 size_t take_down(const std::string& path) {
   constexpr int kTriesMax = 20;
   close_listener(path);
@@ -120,7 +126,8 @@ void MemifListener::end() {
       log_line(LogPriority::kWarning,
                path_ +
                    ": connections of this memif socket stay, as DPDK's interrupt thread did "
-                   "not close them: restart the daemon when it suits");
+                   "not close them, or the daemon has no descriptor left to look for them: restart "
+                   "the daemon when it suits");
     }
   }
   path_.clear();

@@ -19,7 +19,8 @@ class MemifListener {
   /// Call when no queue is used, before the device is stopped. The last port of a path closes the
   /// listener and ends its connections. The descriptor's number stays taken until the process ends.
   /// Fails: without a descriptor to spare the listener stays as the driver leaves it.
-  /// Connections that DPDK's interrupt thread does not close stay, which the log tells.
+  /// Connections that DPDK's interrupt thread does not close stay. The log tells that they do, or
+  /// that it is not known.
   void end();
 
  private:

@@ -53,7 +53,7 @@ uint16_t receive_room_bytes(const MemoryOptions& options) {
     const DriverQuirks& quirks = quirks_of(DeviceArgs::parse(device).driver());
     room = std::max(room, quirks.rx_room_bytes_min);
     room = std::max(room, options.mtu_bytes + kFrameOverheadBytes + quirks.rx_extra_bytes);
-    may_be_virtio |= quirks.super_packets != SuperPackets::kInOneBuffer;
+    may_be_virtio |= quirks.super_packets != SuperPackets::kUncut;
   }
   const bool has_super_packets = may_get_super_packets(options);
   if (has_super_packets) room = std::max(room, kSuperPacketRoomBytes);

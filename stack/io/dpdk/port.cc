@@ -15,10 +15,11 @@
 #include "stack/io/dpdk/interface_faults.h"
 #include "stack/io/dpdk/interrupt_thread.h"
 #include "stack/io/dpdk/ipv6_offloads.h"
-#include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/log.h"
 #include "stack/io/dpdk/memif_memory.h"
+#include "stack/io/dpdk/memif_segments.h"
 #include "stack/io/dpdk/memif_wait.h"
+#include "stack/io/dpdk/multicast_filter.h"
 #include "stack/io/dpdk/nic_check.h"
 #include "stack/io/dpdk/nic_open.h"
 #include "stack/io/dpdk/port_errors.h"
@@ -68,10 +69,12 @@ int start_quietly(uint16_t port_id) {
 
 /// The driver does not return its socket: `connection` becomes the one that appears meanwhile.
 int start_memif_client(uint16_t port_id, uint64_t& connection) {
-  const std::vector<uint64_t> before = unix_connections();
+  const auto before = unix_connections();
   const int rc = start_quietly(port_id);
-  for (const uint64_t open : unix_connections()) {
-    if (std::find(before.begin(), before.end(), open) == before.end()) connection = open;
+  const auto after = unix_connections();
+  if (!before || !after) return rc;
+  for (const uint64_t open : *after) {
+    if (std::find(before->begin(), before->end(), open) == before->end()) connection = open;
   }
   return rc;
 }
@@ -106,12 +109,13 @@ EthernetPort::~EthernetPort() {
 
 Status EthernetPort::open_device() {
   const std::string interface(args_.value_of("iface"));
-  const auto mac_before = makes_interface(args_) ? interface_mac(interface) : std::nullopt;
+  const auto mac_before =
+      makes_interface(args_) ? interface_mac(interface, interface_socket_) : std::nullopt;
   if (Status done = attach(); !done) return done;
   Status done = start();
   // An interface that another process made keeps what the kernel's side was given since then: the
   // driver gives it the port's own.
-  if (done.ok() && mac_before && !set_interface_mac(interface, *mac_before)) {
+  if (done.ok() && mac_before && !set_interface_mac(interface, *mac_before, interface_socket_)) {
     return Error{EPERM, args_.name() + ": the MAC address of " + interface + " cannot be kept"};
   }
   return done;
@@ -143,6 +147,8 @@ void EthernetPort::close_device() {
 }
 
 Status EthernetPort::attach() {
+  const bool is_on_interface = !args_.value_of("iface").empty();
+  if (is_on_interface && !interface_socket_.status()) return interface_socket_.status();
   quirks_ = &quirks_of(args_.driver());
   if (quirks_->wait == WaitKind::kXdpSocket) sockets_.begin();
   const Opening opening = device_ == nullptr ? Opening::kFirst : Opening::kAgain;
@@ -159,7 +165,7 @@ Status EthernetPort::attach() {
   memif_listener_.begin(args_);
   device_ = device.device;
   kernel_driver_ = kernel_driver_of(args_.kernel_folder());
-  interface_index_ = interface_index(std::string(args_.value_of("iface")));
+  interface_index_ = interface_index(std::string(args_.value_of("iface")), interface_socket_);
   info_.driver = device.driver_name;
   quirks_ = &quirks_of(info_.driver);
   info_.warning = driver_warning(args_, info_.driver);
@@ -206,8 +212,10 @@ Status EthernetPort::attach_dma() {
 Status EthernetPort::check_interface() {
   const std::string interface(args_.value_of("iface"));
   if (interface.empty()) return Ok{};
-  if (!has_ethernet_frames(interface)) return no_ethernet(args_.name(), interface);
-  const uint32_t mtu = interface_mtu(interface);
+  if (!has_ethernet_frames(interface, interface_socket_)) {
+    return no_ethernet(args_.name(), interface);
+  }
+  const uint32_t mtu = interface_mtu(interface, interface_socket_);
   if (mtu < options_.mtu_bytes) {
     return small_mtu(args_.name(), options_.mtu_bytes, interface, mtu);
   }
@@ -251,6 +259,8 @@ void EthernetPort::describe_port() {
   learn_spread();
   info_.capabilities = setup_.capabilities;
   info_.pci_path = pci_path_of(args_);
+  if (info_.driver != "net_memif") return;
+  info_.remark = memif_remark(dpdk_version(), options_.has_super_packets);
 }
 
 /// With another key, connections would change their workers, also in an upgrade.
@@ -291,6 +301,7 @@ QueueSetup EthernetPort::queue_setup(uint16_t queue) const {
           .has_tcp_checksum = setup_.has_tcp_checksum,
           .has_ipv6_tcp_checksum = setup_.has_ipv6_tcp_checksum,
           .interface = std::string(args_.value_of("iface")),
+          .interface_socket = &interface_socket_,
           .spread = spread_,
           .watched_pool = watched_pools_.of_queue(queue),
           .is_faulty = setup_.is_faulty};
@@ -324,12 +335,7 @@ std::unique_ptr<RxWait> EthernetPort::wait_of(uint16_t queue) const {
 Status EthernetPort::join(std::span<const MacAddress> groups) {
   groups_.assign(groups.begin(), groups.end());
   if (!is_attached_) return Ok{};  // resume() does it
-  std::vector<rte_ether_addr> list(groups_.size());
-  for (size_t i = 0; i < groups_.size(); ++i) {
-    std::copy(groups_[i].bytes.begin(), groups_[i].bytes.end(), list[i].addr_bytes);
-  }
-  int rc = rte_eth_dev_set_mc_addr_list(port_id_, list.data(), static_cast<uint32_t>(list.size()));
-  if (rc != 0) rc = rte_eth_allmulticast_enable(port_id_);
+  const int rc = receive_groups(port_id_, *quirks_, groups_);
   if (rc == 0) return Ok{};
   const std::string text = args_.name() + ": cannot receive multicast frames";
   if (!quirks_->is_virtual) return dpdk_error(text, rc);
@@ -372,7 +378,7 @@ void EthernetPort::look_at_interface(Nanos now) {
   if (interface.empty() || makes_interface(args_) || !is_attached_ || !is_due) return;
   interface_look_at_ = now + kInterfaceLookInterval;
   const IoCapabilities& known = info_.capabilities;
-  info_.warning = changed_interface(interface, known.mac, known.mtu_bytes);
+  info_.warning = changed_interface(interface, known.mac, known.mtu_bytes, interface_socket_);
 }
 
 void EthernetPort::on_link_up() {
@@ -383,14 +389,16 @@ void EthernetPort::on_link_up() {
 /// to another kernel driver.
 bool EthernetPort::is_taken_away() const {
   if (args_.is_nic()) return device_path(args_.kernel_folder()).empty() || !is_there();
-  return interface_index(std::string(args_.value_of("iface"))) != interface_index_;
+  const std::string interface(args_.value_of("iface"));
+  return !interface.empty() && is_interface_gone(interface, interface_index_, interface_socket_);
 }
 
 /// Whether the device can be opened. A NIC that is back belongs to another kernel driver first.
 bool EthernetPort::is_there() const {
   if (args_.is_nic()) return kernel_driver_of(args_.kernel_folder()) == kernel_driver_;
   const std::string interface(args_.value_of("iface"));
-  return interface.empty() || makes_interface(args_) || interface_index(interface) != 0;
+  return interface.empty() || makes_interface(args_) ||
+         interface_index(interface, interface_socket_) != 0;
 }
 
 /// A virtual device is full as long as its peer takes nothing, which no restart changes.
@@ -421,8 +429,8 @@ bool EthernetPort::needs_restart() const {
       break;
   }
   if (is_ready_ || !is_memif_client_ || is_link_up()) return false;
-  const std::vector<uint64_t> open = unix_connections();
-  return std::find(open.begin(), open.end(), connection_) == open.end();
+  const auto open = unix_connections();
+  return open && std::find(open->begin(), open->end(), connection_) == open->end();
 }
 
 void EthernetPort::suspend() {

@@ -12,6 +12,7 @@
 #include "stack/io/dpdk/extended_stats.h"
 #include "stack/io/dpdk/function_watch.h"
 #include "stack/io/dpdk/interface_groups.h"
+#include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/memif_listener.h"
 #include "stack/io/dpdk/memory.h"
 #include "stack/io/dpdk/nic_link.h"
@@ -88,7 +89,8 @@ class EthernetPort final : public Port {
 
   const PortOptions options_;
   DeviceArgs args_;
-  XdpProgram xdp_program_;  ///< of a port on a kernel interface, by AF_XDP
+  const InterfaceSocket interface_socket_;  ///< for a port on a kernel interface
+  XdpProgram xdp_program_;                  ///< of a port on a kernel interface, by AF_XDP
   const bool is_memif_client_;
   DmaMap& dma_map_;
   DmaMap::DeviceLock device_lock_;  ///< while the device is closed and opened

@@ -18,6 +18,7 @@
 #include "stack/io/dpdk/device_args.h"
 #include "stack/io/dpdk/interrupt_thread.h"
 #include "stack/io/dpdk/kernel_interface.h"
+#include "stack/io/dpdk/memif_segments.h"
 #include "stack/io/dpdk/nic_check.h"
 #include "stack/io/dpdk/port_search.h"
 #include "stack/io/packet_io.h"
@@ -116,7 +117,7 @@ class Configuration {
   }
 
   Status check_super_packets() const {
-    if (!options_.has_super_packets || quirks_.super_packets == SuperPackets::kInOneBuffer) {
+    if (!options_.has_super_packets || quirks_.super_packets == SuperPackets::kUncut) {
       return Ok{};
     }
     const auto refuse = [&](const std::string& why) {
@@ -138,15 +139,20 @@ class Configuration {
 
   uint32_t mtu_max() const { return mtu_limit(device_.max_mtu, device_.max_rx_pktlen); }
 
+  bool can_gather() const {
+    if (is_memif()) return gathers_on_memif(dpdk_version(), options_.has_super_packets);
+    return quirks_.can_gather;
+  }
+
   void choose_transmit() {
     uint64_t& offloads = config_.txmode.offloads;
     const uint64_t offered = device_.tx_offload_capa;
-    if (quirks_.can_gather && has_all(offered, RTE_ETH_TX_OFFLOAD_MULTI_SEGS)) {
+    if (can_gather() && has_all(offered, RTE_ETH_TX_OFFLOAD_MULTI_SEGS)) {
       offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
       setup_.limits = transmit_limits(
           quirks_, {device_.tx_desc_lim.nb_mtu_seg_max, device_.tx_desc_lim.nb_seg_max});
     }
-    if (options_.has_super_packets && quirks_.super_packets == SuperPackets::kInOneBuffer) {
+    if (options_.has_super_packets && quirks_.super_packets == SuperPackets::kUncut) {
       setup_.capabilities.tso_bytes_max = kSuperPayloadBytesMax;
     }
     if (!quirks_.uses_checksums) return;
@@ -330,7 +336,8 @@ class Configuration {
         setup_.is_rx_trusted || has_all(config_.rxmode.offloads, RTE_ETH_RX_OFFLOAD_TCP_CKSUM);
   }
 
-  bool is_memif_trusted() const { return options_.is_trusted && quirks_.driver == "net_memif"; }
+  bool is_memif() const { return quirks_.driver == "net_memif"; }
+  bool is_memif_trusted() const { return options_.is_trusted && is_memif(); }
 
   const uint16_t port_id_;
   const PortOptions& options_;

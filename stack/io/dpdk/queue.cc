@@ -65,10 +65,12 @@ void append_bytes(rte_mbuf& head, const uint8_t* from, uint16_t bytes) {
 }
 
 /// When the memif driver finds no buffer for the rest of a packet, it does not give back those that
-/// it has filled: it is asked only for packets for which there are buffers. The others wait. With
-/// LRO a packet has its buffers before it arrives.
+/// it has filled: it is asked only for packets for which there are buffers. The others wait. It
+/// packs a super-packet into as few buffers as hold it, also where each segment came in a slot of
+/// the ring of its own (eth_memif_rx(): buffers smaller than a slot, 22.11 to 26.07). With LRO a
+/// packet has its buffers before it arrives.
 size_t packets_that_fit(const Memory& memory, const QueueSetup& setup) {
-  const bool may_lack = setup.quirks->super_packets == SuperPackets::kInOneBuffer;
+  const bool may_lack = setup.quirks->super_packets == SuperPackets::kUncut;
   if (!may_lack || setup.super_packet_slots == 0) return SIZE_MAX;
   return memory.rx_slots_free() / setup.super_packet_slots;
 }
@@ -567,7 +569,9 @@ bool Queue::is_link_up() const {
   if (!is_running_) return false;
   if (setup_.is_nic_up != nullptr) return setup_.is_nic_up->load(std::memory_order_relaxed);
   // Drivers over a kernel interface always report that the link is up.
-  if (!setup_.interface.empty()) return is_interface_running(setup_.interface);
+  if (!setup_.interface.empty()) {
+    return is_interface_running(setup_.interface, *setup_.interface_socket);
+  }
   rte_eth_link link = {};
   return rte_eth_link_get_nowait(setup_.port_id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }

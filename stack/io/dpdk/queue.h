@@ -21,6 +21,7 @@
 
 namespace lyre::io::dpdk {
 
+class InterfaceSocket;
 class WatchedPool;
 
 /// The settings that are common to all queues of a port.
@@ -41,7 +42,8 @@ struct QueueSetup {
   bool has_ip_checksum = false;     ///< the device completes IPv4 headers
   bool has_tcp_checksum = false;    ///< the device completes TCP over IPv4
   bool has_ipv6_tcp_checksum = false;
-  std::string interface;                ///< the kernel interface under the port; empty: none
+  std::string interface;  ///< the kernel interface under the port; empty: none
+  const InterfaceSocket* interface_socket = nullptr;  ///< to ask about it. Owner: the port
   RssSpread spread;                     ///< of received packets over the port's queues
   WatchedPool* watched_pool = nullptr;  ///< see DriverQuirks::loses_rx_ring
   bool is_faulty = false;  ///< the driver frees in order, and does not clear what is marked

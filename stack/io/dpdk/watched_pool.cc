@@ -1,23 +1,13 @@
 #include "stack/io/dpdk/watched_pool.h"
 
-#include <net/if.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 
+#include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/mbuf_layout.h"
 
 namespace lyre::io::dpdk {
-namespace {
-
-/// When an interface cannot be found by its index, the kernel has stopped its NIC.
-bool is_gone(uint32_t interface) {
-  char name[IF_NAMESIZE];
-  return if_indextoname(interface, name) == nullptr;
-}
-
-}  // namespace
 
 WatchedPool::WatchedPool(Memory& memory)
     : memory_(memory), holders_(memory.rx_slot_count(), kNone) {
@@ -87,12 +77,13 @@ void WatchedPool::on_received(std::span<rte_mbuf* const> packets) {
 }
 
 /// With zero-copy the NIC writes into the slots, and the kernel stops that some time after the
-/// socket is closed, which nobody is told of. Without it the kernel has done its last copy.
+/// socket is closed, which nobody is told of; it has when the interface is gone. Without zero-copy
+/// the kernel has done its last copy.
 void WatchedPool::take_back(uint32_t interface, bool is_zero_copy) {
   for (uint32_t slot = 0; slot < holders_.size(); ++slot) {
     uint32_t& holder = holders_[slot];
     if (holder == kDriver && is_zero_copy) holder = interface;
-    if (holder == kNone || (holder != kDriver && !is_gone(holder))) continue;
+    if (holder == kNone || (holder != kDriver && !is_index_gone(holder))) continue;
     put(*mbuf_of(memory_.rx_packet(slot)));
   }
   memory_.return_cached();

@@ -18,6 +18,7 @@
 #include "daemon/control/control_server.h"
 #include "daemon/protocol/control_message.h"
 #include "stack/channel/abi.h"
+#include "tests/support/deadline.h"
 #include "tests/unit/daemon/fake_mapping_helper.h"
 #include "tests/unit/daemon/fake_workers.h"
 
@@ -168,11 +169,11 @@ class ControlServerTest : public ::testing::Test {
     while (io_.poll() > 0) {
     }
   }
-  /// Lets it run until `is_done`, at most a minute.
+  /// Lets it run until `is_done`, about a minute at most.
   template <typename Done>
   bool run_until(Done is_done) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (!is_done() && std::chrono::steady_clock::now() < end) {
+    const test::Deadline deadline;
+    while (!is_done() && !deadline.is_over()) {
       io_.restart();
       io_.run_for(std::chrono::milliseconds(5));
     }

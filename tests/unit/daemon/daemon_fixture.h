@@ -11,6 +11,7 @@
 
 #include "daemon/config/config.h"
 #include "daemon/memory/mapping_opener.h"
+#include "tests/support/deadline.h"
 #include "tests/unit/daemon/sim_backend.h"
 
 namespace lyre {
@@ -39,11 +40,11 @@ class DaemonTest : public ::testing::Test {
     return *config;
   }
 
-  /// Runs what waits in `io_` until `is_done`, at most a minute.
+  /// Runs what waits in `io_` until `is_done`, about a minute at most.
   template <typename Done>
   bool run_until(Done is_done) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (!is_done() && std::chrono::steady_clock::now() < end) {
+    const test::Deadline deadline;
+    while (!is_done() && !deadline.is_over()) {
       io_.restart();
       io_.run_for(std::chrono::milliseconds(5));
     }

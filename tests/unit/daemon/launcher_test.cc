@@ -2,13 +2,25 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <boost/asio/post.hpp>
+#include <cerrno>
 #include <filesystem>
+#include <memory>
+#include <new>
+#include <string>
 #include <thread>
+#include <utility>
 
+#include "daemon/upgrade/offer.h"
+#include "daemon/upgrade/upgrade_link.h"
 #include "libclient/include/lyre/lyre.h"
 #include "tests/unit/daemon/daemon_fixture.h"
+#include "tests/unit/daemon/failing_call.h"
 
 namespace lyre {
 namespace {
@@ -59,6 +71,55 @@ lyre_options options_of(const std::string& socket_path, uint64_t arena_bytes) {
           .label = "test",
           .arena_bytes = arena_bytes,
           .patience_ms = 60'000};
+}
+
+// The exception ended it without a word.
+TEST_F(LauncherTest, ADaemonThatHasNoMemoryToTakeOverSaysSo) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const UpgradeLink goes{OwnedFd(ends[0])};
+  OwnedFd comes(ends[1]);
+  record::Writer offer;
+  write_offer(with_three_workers("sim0", true), {}, false, offer);
+  ASSERT_TRUE(goes.send(UpgradeStep::kOffer, offer.bytes()).ok());
+  Config one = config();
+  one.has_chosen_cores = true;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      static_cast<void>(Launcher::start(
+          one, io_,
+          {.start_backend =
+               [](const Config&, const auto&) {
+                 return Result<std::unique_ptr<io::Backend>>(Error{ENODEV, "none"});
+               },
+           .limit_workers = [](Config&, uint32_t, uint32_t) { throw std::bad_alloc(); },
+           .predecessor = std::move(comes)}));
+    } catch (const std::bad_alloc&) {
+    }
+    ::_exit(2);
+  }
+  comes.reset();
+  const auto said = goes.expect(UpgradeStep::kTakenOver, seconds(60));
+  ASSERT_FALSE(said.ok());
+  EXPECT_EQ(said.error().text, "no memory to take over");
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+}
+
+TEST_F(LauncherTest, ADaemonWithoutADescriptorToTakeOverByDoesNotStart) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const OwnedFd goes(ends[0]);
+  OwnedFd comes(ends[1]);
+  std::string said;
+  const bool is_called = with_failing_call(SYS_fcntl, EMFILE, [&] {
+    const auto launcher =
+        Launcher::start(config(), io_, {.start_backend = {}, .predecessor = std::move(comes)});
+    said = launcher.ok() ? "" : launcher.error().text;
+  });
+  if (!is_called) GTEST_SKIP() << "needs filters of system calls";
+  EXPECT_THAT(said, HasSubstr("the running daemon cannot be heard"));
 }
 
 TEST_F(LauncherTest, ServesAClientAndEndsInOrder) {

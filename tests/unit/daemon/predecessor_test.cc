@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -9,13 +10,16 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "daemon/base/watch.h"
 #include "tests/unit/daemon/daemon_fixture.h"
+#include "tests/unit/daemon/failing_call.h"
 
 namespace lyre {
 namespace {
@@ -80,6 +84,7 @@ class PredecessorTest : public DaemonTest {
 
   /// The service manager hears that the daemon is alive.
   void on_sign() {
+    if (std::exchange(lacks_memory_, false)) throw std::bad_alloc();
     signs_.push_back(states_[0]->steps);
     if (count_of(kClosed) == 1) std::this_thread::sleep_for(closing_);
     if (count_of(kClosed) == 1 + kSignsOfTheWait) std::ofstream(enough()) << "waited";
@@ -94,6 +99,7 @@ class PredecessorTest : public DaemonTest {
   const Config config_;
   Nanos pause_max_ = kUpgradePause;
   std::chrono::milliseconds closing_{0};  ///< how long the ports take
+  bool lacks_memory_ = false;             ///< when the workers rest
   ReplyTaker replies_{io_};
   std::vector<std::string> signs_;
   std::unique_ptr<Assembly> parts_;
@@ -134,6 +140,30 @@ TEST_F(SlowPredecessorTest, CountsTheTimeInWhichPortsAreClosed) {
   EXPECT_EQ(result->status.error().code, ETIMEDOUT);
   EXPECT_EQ(count_of(kClosed), 1) << "the port is closed, and no word of the new process awaited";
   EXPECT_EQ(states_[0]->steps, "sxrc");
+}
+
+// The exception ended the daemon, whose workers stood still.
+TEST_F(PredecessorTest, GoesOnWhereThereIsNoMemoryToHandOver) {
+  lacks_memory_ = true;
+  std::optional<UpgradeResult> result;
+  predecessor_->begin([&](const UpgradeResult& answer) { result = answer; });
+  ASSERT_TRUE(run_until([&] { return result.has_value(); }));
+  ASSERT_FALSE(result->status.ok());
+  EXPECT_EQ(result->status.error().text, "no memory to hand over");
+  const uint64_t turns = parts_->threads().turns(0);
+  EXPECT_TRUE(run_until([&] { return parts_->threads().turns(0) > turns; }));
+}
+
+TEST_F(PredecessorTest, GoesOnWhereTheSystemWatchesNoMoreDescriptors) {
+  std::optional<UpgradeResult> result;
+  const bool is_called = with_failing_call(SYS_epoll_ctl, ENOSPC, [&] {
+    predecessor_->begin([&](const UpgradeResult& answer) { result = answer; });
+  });
+  if (!is_called) GTEST_SKIP() << "needs filters of system calls";
+  ASSERT_TRUE(result.has_value());
+  ASSERT_FALSE(result->status.ok());
+  EXPECT_EQ(result->status.error().text, kNoMoreWatches);
+  EXPECT_FALSE(predecessor_->is_under_way());
 }
 
 // The out-of-memory killer leaves it no time to write.

@@ -6,7 +6,6 @@
 #include <cerrno>
 
 #include "stack/io/dpdk/interface_faults.h"
-#include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/port_errors.h"
 #include "stack/io/dpdk/port_setup.h"
 
@@ -35,6 +34,7 @@ Result<std::unique_ptr<Port>> PacketPort::open(const PortOptions& options,
                                                std::span<Memory* const> memories) {
   if (memories.empty()) return Error{EINVAL, options.device + ": no worker to serve"};
   std::unique_ptr<PacketPort> port(new PacketPort(options, memories));
+  if (const Status& asks = port->interface_socket_.status(); !asks) return asks.error();
   if (Status done = check_virtual_device(options.device, {}); !done) return done.error();
   for (const Memory* memory : memories) {
     if (slots_of_packet(*memory) <= PacketQueue::kPacketSlotsMax) continue;
@@ -53,7 +53,7 @@ PacketPort::~PacketPort() {
 Status PacketPort::open_sockets() {
   auto capabilities = capabilities_now();
   if (!capabilities) return capabilities.error();
-  interface_index_ = interface_index(interface_);
+  interface_index_ = interface_index(interface_, interface_socket_);
   if (interface_index_ == 0) {  // a socket bound to 0 would have the packets of all interfaces
     return no_interface(args_.name(), interface_);
   }
@@ -70,10 +70,12 @@ Status PacketPort::open_sockets() {
 }
 
 Result<IoCapabilities> PacketPort::capabilities_now() const {
-  const auto mac = interface_mac(interface_);
+  const auto mac = interface_mac(interface_, interface_socket_);
   if (!mac) return no_interface(args_.name(), interface_);
-  if (!has_ethernet_frames(interface_)) return no_ethernet(args_.name(), interface_);
-  const uint32_t mtu = interface_mtu(interface_);
+  if (!has_ethernet_frames(interface_, interface_socket_)) {
+    return no_ethernet(args_.name(), interface_);
+  }
+  const uint32_t mtu = interface_mtu(interface_, interface_socket_);
   if (mtu < options_.mtu_bytes) {
     return small_mtu(args_.name(), options_.mtu_bytes, interface_, mtu);
   }
@@ -95,6 +97,7 @@ void PacketPort::make_queues() {
                            .rx_slots_max = slots_max,
                            .capabilities = info_.capabilities,
                            .interface = interface_,
+                           .interface_socket = &interface_socket_,
                            .is_rx_trusted = options_.is_trusted},
         *memories_[i]));
     queues_.back()->start(sockets_[i].fd());
@@ -118,13 +121,17 @@ void PacketPort::look(Nanos now) {
 /// An interface that was in another network namespace meanwhile has the same number, and its
 /// sockets are closed to it.
 bool PacketPort::is_taken_away() const {
-  return interface_index(interface_) != interface_index_ || !sockets_[0].is_bound();
+  return is_interface_gone(interface_, interface_index_, interface_socket_) ||
+         !sockets_[0].is_bound();
 }
+
+bool PacketPort::is_there() const { return interface_index(interface_, interface_socket_) != 0; }
 
 /// The worst that there is to tell.
 std::string PacketPort::warning_now() const {
   const IoCapabilities& known = info_.capabilities;
-  std::string warning = changed_interface(interface_, known.mac, known.mtu_bytes);
+  std::string warning =
+      changed_interface(interface_, known.mac, known.mtu_bytes, interface_socket_);
   if (warning.empty()) warning = forwarding_kernel(interface_, options_.addresses);
   if (warning.empty()) warning = oversized_merging(interface_, interface_index_);
   return warning;
@@ -146,7 +153,7 @@ Status PacketPort::join(std::span<const MacAddress> groups) {
 
 bool PacketPort::needs_restart() const {
   if (state_ == PortState::kRunning) return false;
-  return is_running_ || !sockets_.empty() || (interface_index(interface_) != 0 && retry_.is_due());
+  return is_running_ || !sockets_.empty() || (is_there() && retry_.is_due());
 }
 
 void PacketPort::suspend() {
@@ -157,7 +164,7 @@ void PacketPort::suspend() {
 Status PacketPort::restart() {
   const IoCapabilities before = info_.capabilities;
   close();
-  if (interface_index(interface_) == 0) return Error{ENODEV, args_.name() + ": is not there"};
+  if (!is_there()) return Error{ENODEV, args_.name() + ": is not there"};
   Status done = open_sockets();
   if (done.ok() && info_.capabilities != before) {
     done = changed(args_.name());

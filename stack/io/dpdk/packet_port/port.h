@@ -8,6 +8,7 @@
 #include "stack/io/backend.h"
 #include "stack/io/dpdk/device_args.h"
 #include "stack/io/dpdk/interface_groups.h"
+#include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/memory.h"
 #include "stack/io/dpdk/packet_port/queue.h"
 #include "stack/io/dpdk/packet_port/socket.h"
@@ -46,11 +47,13 @@ class PacketPort final : public Port {
   Result<IoCapabilities> capabilities_now() const;
   void make_queues();
   bool is_taken_away() const;
+  bool is_there() const;
   std::string warning_now() const;
 
   const PortOptions options_;
   const DeviceArgs args_;
   const std::string interface_;
+  const InterfaceSocket interface_socket_;
   const std::vector<Memory*> memories_;
   PortInfo info_;
   uint32_t interface_index_ = 0;  ///< while the sockets are open

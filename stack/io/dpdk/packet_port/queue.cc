@@ -82,7 +82,7 @@ void PacketQueue::suspend() {
 }
 
 bool PacketQueue::is_link_up() const {
-  return is_running_ && is_interface_running(setup_.interface);
+  return is_running_ && is_interface_running(setup_.interface, *setup_.interface_socket);
 }
 
 std::optional<uint32_t> PacketQueue::receive_queue_of(const FourTuple& tuple) const {

@@ -16,6 +16,8 @@
 
 namespace lyre::io::dpdk {
 
+class InterfaceSocket;
+
 /// The queue pair of one packet socket. The kernel copies what is sent during the call, straight
 /// from client memory, and what was received straight into slots of the receive pool.
 /// Thread: its worker.
@@ -30,7 +32,8 @@ class PacketQueue final : public PacketIo {
     uint32_t rx_slots_max = UINT32_MAX;  ///< for the packets that are received next
     IoCapabilities capabilities;
     std::string interface;
-    bool is_rx_trusted = false;  ///< received checksums count as correct
+    const InterfaceSocket* interface_socket = nullptr;  ///< to ask about it. Owner: the port
+    bool is_rx_trusted = false;                         ///< received checksums count as correct
   };
   PacketQueue(const Setup& setup, Memory& memory);
   ~PacketQueue() override;

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/deadline.h"
+
 namespace lyre {
 namespace {
 
@@ -35,8 +37,8 @@ class BackgroundJobsTest : public ::testing::Test {
   /// What is done, in order, when `count` more jobs are.
   std::vector<uint32_t> done(size_t count) {
     std::vector<uint32_t> out;
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (out.size() < count && std::chrono::steady_clock::now() < end) {
+    const test::Deadline deadline;
+    while (out.size() < count && !deadline.is_over()) {
       for (const uint32_t id : jobs_.take_done()) {
         if (id != kGate) out.push_back(id);
       }

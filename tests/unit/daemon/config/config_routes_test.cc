@@ -59,6 +59,7 @@ TEST(ConfigRoutes, ALoneAddressNeedsARouter) {
   EXPECT_THAT(refusal_of(port_section("a", lone)), HasSubstr("of 'a' has no network (/32, /128)"));
   EXPECT_EQ(refusal_of(port_section("a", lone + "gateway=\"10.9.0.1\"\n")), "");
   EXPECT_EQ(refusal_of(port_section("a", lone + "accept_ra=true\n")), "");
+  EXPECT_EQ(refusal_of(port_section("a", "address=\"fd00::7/128\"\naccept_ra=true\n")), "");
   EXPECT_EQ(refusal_of(port_section("a", "address=[\"10.9.0.7/24\", \"fd00::7/128\"]\n")), "");
   EXPECT_EQ(
       refusal_of(port_section("a", "address=\"fd00::7/128\"\n") + route_section("::/0", "fe80::1")),

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -23,6 +22,7 @@
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
 #include "stack/record/stream.h"
+#include "tests/support/deadline.h"
 #include "tests/unit/daemon/fake_workers.h"
 
 // How much memory a context has, and for whom it counts.
@@ -158,10 +158,10 @@ class LeftContext : public ::testing::TestWithParam<uint64_t> {
     std::vector<Expulsion> none;
     registry_.poll(none);
   }
-  /// At most a minute.
+  /// About a minute at most.
   bool attaches_after_a_while() {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    while (std::chrono::steady_clock::now() < end) {
+    const test::Deadline deadline;
+    while (!deadline.is_over()) {
       poll();
       if (attach().ok()) return true;
       std::this_thread::yield();

@@ -23,6 +23,7 @@
 #include "daemon/base/owned_fd.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
+#include "tests/support/deadline.h"
 #include "tests/unit/daemon/fake_workers.h"
 #include "tests/unit/daemon/slow_file.h"
 
@@ -208,8 +209,8 @@ class LargeArenaTest : public ::testing::Test {
   }
   /// Until the thread is done.
   bool poll_until(auto is_done) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (!is_done() && std::chrono::steady_clock::now() < end) {
+    const test::Deadline deadline;
+    while (!is_done() && !deadline.is_over()) {
       registry_.poll(expulsions_);
       std::this_thread::yield();
     }
@@ -391,9 +392,9 @@ TEST_F(ContextRegistryTest, ArenasThatWaitToBeFreedCountForTheirUid) {
       "freed, at most 128 MiB together (clients.arena_bytes_per_uid_max)");
   EXPECT_TRUE(shared.attach(terms_of(9)).ok()) << "a third uid";
   slow.let_close();
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  const test::Deadline deadline;
   bool is_attached = false;
-  while (!is_attached && std::chrono::steady_clock::now() < end) {
+  while (!is_attached && !deadline.is_over()) {
     is_attached = shared.attach(terms).ok();
     std::this_thread::yield();
   }

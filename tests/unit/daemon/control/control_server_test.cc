@@ -4,7 +4,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -19,7 +18,7 @@
 #include <fstream>
 #include <optional>
 
-#include "daemon/control/control_client.h"
+#include "daemon/base/watch.h"
 #include "tests/unit/daemon/captured_log.h"
 #include "tests/unit/daemon/control_fixture.h"
 
@@ -57,19 +56,6 @@ TEST_F(ControlServerTest, InfoMayBeAskedAgain) {
   }
   EXPECT_EQ(client.descriptors().size(), 3u);
   EXPECT_EQ(registry_.attached_count(), 0u);
-}
-
-// An error of epoll_ctl() was thrown, and ended the daemon.
-TEST(ControlClientDescriptor, ThatTheSystemDoesNotWatchStaysItsOwners) {
-  boost::asio::io_context io;
-  boost::asio::posix::stream_descriptor out(io);
-  OwnedFd none(1 << 20);  // not open: above every limit of this process
-  EXPECT_FALSE(watch(out, none));
-  EXPECT_FALSE(out.is_open());
-  EXPECT_TRUE(none.is_open());
-  OwnedFd event(::eventfd(0, EFD_CLOEXEC));
-  EXPECT_TRUE(watch(out, event));
-  EXPECT_FALSE(event.is_open());
 }
 
 TEST_F(ControlServerTest, HangUpDetaches) {
@@ -387,8 +373,52 @@ TEST_F(ControlServerTest, AProcessThatGoesOnAppliesItsOwnSocketMode) {
   others.socket_mode = 0640;
   ControlServer successor(io_, mappings_, registry_, facts(), others);
   EXPECT_EQ(mode_of(path_), 0600u);
-  successor.go_on(OwnedFd(::dup(server_->listener())));
+  ASSERT_TRUE(successor.adopt(OwnedFd(::dup(server_->listener()))).ok());
+  EXPECT_EQ(mode_of(path_), 0600u);
+  successor.go_on();
   EXPECT_EQ(mode_of(path_), 0640u);
+}
+
+// The exception ended the process that went on, after the other one had.
+TEST_F(ControlServerTest, AListenerThatTheSystemDoesNotWatchIsRefused) {
+  ControlServer successor(io_, mappings_, registry_, facts(), options());
+  const Status adopted = successor.adopt(OwnedFd(1 << 20));  // not open
+  ASSERT_FALSE(adopted.ok());
+  EXPECT_EQ(adopted.error().text, kNoMoreWatches);
+}
+
+// The other process had ended, and the client lost its context.
+TEST_F(ControlServerTest, AClientThatTheSystemDoesNotWatchIsRefusedBeforeTheOtherProcessEnds) {
+  HandedConnection connection{.socket = OwnedFd(1 << 20), .context = 0};
+  const Status adopted = server_->adopt(connection);
+  ASSERT_FALSE(adopted.ok());
+  EXPECT_EQ(adopted.error().text, kNoMoreWatches);
+  EXPECT_FALSE(connection.watched.has_value());
+}
+
+TEST_F(ControlServerTest, AClientThatIsWatchedKeepsWhatItSaysForWhoGoesOn) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const OwnedFd client(ends[0]);
+  const OwnedFd others(ends[1]);
+  ASSERT_EQ(::send(client.get(), "request", 7, 0), 7);
+  {
+    HandedConnection connection{.socket = OwnedFd(::dup(others.get())), .context = 0};
+    ASSERT_TRUE(server_->adopt(connection).ok());
+    EXPECT_FALSE(connection.socket.is_open());
+    EXPECT_TRUE(connection.watched.has_value());
+    run();
+  }
+  char said[8];
+  EXPECT_EQ(::recv(others.get(), said, sizeof said, MSG_DONTWAIT), 7);
+}
+
+TEST_F(ControlServerTest, AProcessThatDoesNotGoOnLeavesTheOthersListener) {
+  {
+    ControlServer successor(io_, mappings_, registry_, facts(), options());
+    ASSERT_TRUE(successor.adopt(OwnedFd(::dup(server_->listener()))).ok());
+  }
+  expect_still_serving();
 }
 
 // Whoever may write to the folder had another file's mode changed by an upgrade.
@@ -403,7 +433,8 @@ TEST_F(ControlServerTest, AProcessThatGoesOnFollowsNoLinkInPlaceOfItsSocket) {
   {
     CapturedLog log;
     ControlServer successor(io_, mappings_, registry_, facts(), others);
-    successor.go_on(OwnedFd(::dup(server_->listener())));
+    ASSERT_TRUE(successor.adopt(OwnedFd(::dup(server_->listener()))).ok());
+    successor.go_on();
     EXPECT_EQ(mode_of(other), 0600u);
     EXPECT_TRUE(log.has(path_ + " is not this daemon's socket any more")) << log.text();
   }

@@ -9,14 +9,16 @@
 #include <vector>
 
 #include "stack/base/page_size.h"
+#include "tests/support/no_descriptors_left.h"
 #include "tests/unit/daemon/captured_log.h"
 #include "tests/unit/daemon/control_fixture.h"
-#include "tests/unit/daemon/no_descriptors_left.h"
 
 // A daemon that has no number left for the descriptor that comes along with a client's message: the
 // kernel shortens the message as one whose sender passed too many.
 namespace lyre {
 namespace {
+
+using test::NoDescriptorsLeft;
 
 class OutOfDescriptors : public ControlServerTest {
  protected:

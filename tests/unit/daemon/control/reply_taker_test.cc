@@ -3,10 +3,15 @@
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+
+#include "daemon/base/watch.h"
 #include "stack/base/page_size.h"
 #include "tests/unit/daemon/control_fixture.h"
+#include "tests/unit/daemon/failing_call.h"
 
 namespace lyre {
 namespace {
@@ -36,6 +41,17 @@ class ReplyTakerTest : public ControlServerTest {
   int looks_ = 0;
   bool is_due_ = false;
 };
+
+// The exception ended the process without a word.
+TEST(ReplyTakerWithoutWatches, IsNotOpened) {
+  boost::asio::io_context io;
+  ReplyTaker taker(io);
+  Status opened = Ok{};
+  const bool is_called = with_failing_call(SYS_epoll_ctl, ENOSPC, [&] { opened = taker.open(); });
+  if (!is_called) GTEST_SKIP() << "needs filters of system calls";
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().text, kNoMoreWatches);
+}
 
 TEST_F(ReplyTakerTest, TakesAnswersWhenAWorkerRings) {
   RawClient client(path_);

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "nccl_adapter/abi/telemetry.h"
+#include "tests/support/deadline.h"
 
 namespace lyre {
 namespace {
@@ -43,9 +44,12 @@ class TelemetrySweeperTest : public ::testing::Test {
     EXPECT_EQ(::ftruncate(file.get(), static_cast<off_t>(nccl_abi::kTelemetryBytes)), 0);
     return file;
   }
-  /// A sweeper that does not come ends the test by its limit of time.
   void await_removal(const std::string& number) const {
-    while (std::filesystem::exists(path_of(number))) ::usleep(1000);
+    const test::Deadline deadline;
+    while (std::filesystem::exists(path_of(number))) {
+      ASSERT_FALSE(deadline.is_over()) << "no sweeper came for " << path_of(number);
+      ::usleep(1000);
+    }
   }
   /// The process has ended by itself.
   static void await_end(pid_t pid) {

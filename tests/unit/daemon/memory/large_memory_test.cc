@@ -16,6 +16,7 @@
 #include "daemon/base/owned_fd.h"
 #include "daemon/launcher.h"
 #include "libclient/include/lyre/lyre.h"
+#include "tests/support/deadline.h"
 #include "tests/unit/daemon/daemon_fixture.h"
 #include "tests/unit/daemon/service_manager.h"
 
@@ -116,11 +117,11 @@ class Client {
   lyre_context* context_ = nullptr;
 };
 
-/// Polls both until `is_done`, at most ten seconds.
+/// Polls both until `is_done`, about a minute at most.
 bool poll_until(const Client& one, const Client& other, const std::function<bool()>& is_done) {
-  const auto end = Clock::now() + std::chrono::seconds(60);
+  const test::Deadline deadline;
   while (!is_done()) {
-    if (Clock::now() > end) return false;
+    if (deadline.is_over()) return false;
     lyre_poll(one.get(), 1);
     lyre_poll(other.get(), 0);
   }
@@ -216,8 +217,8 @@ TEST_F(LargeMemoryTest, OthersAttachRegisterAndSendWhileItIsPinned) {
     const int signs_wanted = manager_.signs_of_life() + 4;
     const auto end = Clock::now() + kPinning;
     for (int lives = 0; lives < 3 || Clock::now() < end; ++lives) live_a_life();
-    const auto hung = Clock::now() + kPatience;
-    while (manager_.signs_of_life() < signs_wanted && Clock::now() < hung) live_a_life();
+    const test::Deadline hung(kPatience);
+    while (manager_.signs_of_life() < signs_wanted && !hung.is_over()) live_a_life();
     EXPECT_GE(manager_.signs_of_life(), signs_wanted);
     EXPECT_EQ(registered, 0);
     gate_.open();

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "daemon/memory/mapping_helper.h"
+#include "tests/support/deadline.h"
 #include "tests/unit/daemon/fake_mapping_helper.h"
 
 namespace lyre {
@@ -77,8 +78,8 @@ class MappingOpenerTest : public testing::Test {
     return std::move(*answer);
   }
   void await(const std::optional<Result<OwnedFd>>& answer) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (!answer && std::chrono::steady_clock::now() < end) {
+    const test::Deadline deadline;
+    while (!answer && !deadline.is_over()) {
       io_.restart();
       io_.run_for(std::chrono::milliseconds(5));
     }
@@ -230,8 +231,8 @@ class StoppedRequest {
     return is_alarm_call(last_call_) && info.op == PTRACE_SYSCALL_INFO_EXIT;
   }
   bool await_pending_alarm() const {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (std::chrono::steady_clock::now() < end) {
+    const test::Deadline deadline;
+    while (!deadline.is_over()) {
       std::ifstream status("/proc/" + std::to_string(child_) + "/status");
       for (std::string word; status >> word;) {
         if (word != "ShdPnd:") continue;
@@ -258,8 +259,8 @@ TEST_F(MappingOpenerTest, ARequestThatTakesTooLongIsEnded) {
                 [&](Result<OwnedFd> opened) { pending.emplace(std::move(opened)); });
   ASSERT_TRUE(request.await_alarm());
   EXPECT_EQ(request.go_on(), SIGALRM);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!pending && std::chrono::steady_clock::now() < end) {
+  const test::Deadline deadline;
+  while (!pending && !deadline.is_over()) {
     io_.restart();
     io_.run_for(std::chrono::milliseconds(5));
   }
@@ -293,6 +294,16 @@ TEST_F(MappingOpenerTest, AHelperThatDoesNotEndIsKilled) {
   opener_.reset();
   EXPECT_EQ(::kill(helper_pid_, 0), -1);
   EXPECT_EQ(errno, ESRCH);
+}
+
+// The exception ended a daemon that took over.
+TEST(MappingOpenerAtTheLimit, AHelperThatTheSystemDoesNotWatchIsRefused) {
+  boost::asio::io_context io;
+  MappingOpener opener(io, {});
+  const Status used = opener.use(MappingHelperProcess(OwnedFd(1 << 20)));  // not open
+  ASSERT_FALSE(used.ok());
+  EXPECT_EQ(used.error().code, ENOSPC);
+  EXPECT_EQ(opener.helper_socket(), -1);
 }
 
 TEST_F(MappingOpenerTest, ItsDeathIsAnAnswer) {

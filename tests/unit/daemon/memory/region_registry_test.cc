@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <optional>
 #include <span>
 #include <thread>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "daemon/base/daemon_limits.h"
+#include "tests/support/deadline.h"
 #include "tests/unit/daemon/slow_file.h"
 
 namespace lyre {
@@ -43,10 +43,10 @@ class RegionRegistryTest : public ::testing::Test {
     ASSERT_TRUE(name.ok()) << name.error().text;
   }
 
-  /// At most a minute: an end maps no more.
+  /// About a minute at most: an end maps no more.
   void await_maps(int count) const {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    while (maps_ < count && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    const test::Deadline deadline;
+    while (maps_ < count && !deadline.is_over()) std::this_thread::yield();
   }
 
   const std::thread::id here_ = std::this_thread::get_id();
@@ -118,9 +118,9 @@ TEST(RegionRegistryFiles, ThatWaitToBeClosedCountForTheirUser) {
   EXPECT_EQ(refused.error().code, EDQUOT);
   EXPECT_TRUE(add(1).ok());
   slow.let_close();
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  const test::Deadline deadline;
   bool is_added = false;
-  while (!is_added && std::chrono::steady_clock::now() < end) is_added = add(0).ok();
+  while (!is_added && !deadline.is_over()) is_added = add(0).ok();
   EXPECT_TRUE(is_added);
 }
 

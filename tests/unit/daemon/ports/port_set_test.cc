@@ -440,6 +440,15 @@ TEST_F(PortSetTest, TheLogSaysWhatKeepsAPortFromWorkingWell) {
             1u);
 }
 
+TEST_F(PortSetTest, TheLogSaysWhatADriverCosts) {
+  ASSERT_TRUE(open().ok());
+  states_[1]->info.remark = "packets are copied";
+  CapturedLog log;
+  ports_.log();
+  EXPECT_TRUE(log.has("port rail1: packets are copied"));
+  EXPECT_FALSE(log.has("port rail0: packets are copied"));
+}
+
 TEST_F(PortSetTest, APortThatCannotBeOpenedAgainAtOnceIsOpenedLater) {
   ASSERT_TRUE(open().ok());
   states_[1]->can_restart = false;

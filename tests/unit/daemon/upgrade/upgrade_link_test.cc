@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "tests/unit/daemon/failing_call.h"
 
 namespace lyre {
 namespace {
@@ -56,6 +59,19 @@ TEST_F(UpgradeLinkTest, RecordsAndMoreDescriptorsThanAMessageCarriesArriveInOrde
     EXPECT_EQ(mark, i);
   }
   EXPECT_TRUE(state->descriptors.empty());
+}
+
+// Where the system counts pages strictly, the first write to one that it refuses was SIGBUS.
+TEST_F(UpgradeLinkTest, RecordsForWhichThereAreNoPagesAreAnError) {
+  record::Writer records;
+  records.add(record::Kind::kReceived, 1, [](record::FieldWriter& fields) { fields.bytes({}); });
+  int code = 0;
+  const bool is_called = with_failing_call(SYS_fallocate, ENOSPC, [&] {
+    const Status sent = goes.send_state(records, {});
+    code = sent.ok() ? 0 : sent.error().code;
+  });
+  if (!is_called) GTEST_SKIP() << "needs filters of system calls";
+  EXPECT_EQ(code, ENOSPC);
 }
 
 TEST_F(UpgradeLinkTest, AFailureIsTheReasonOfWhoWaits) {

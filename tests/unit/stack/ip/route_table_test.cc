@@ -107,6 +107,40 @@ TEST(RouteTable, ACloudWithHostPrefixesHasAnOnLinkGateway) {
   EXPECT_FALSE(table.add_on_link(prefix(ip(10, 0, 0, 0), 8), 3)) << "a port without an address";
 }
 
+/// A port with a host address and a link of two, whose other end is the default router.
+RouteTable routed_host(bool has_host_address_first) {
+  RouteTable table;
+  const auto add_host_address = [&] { return table.add_address(0, ip(192, 168, 5, 7), 128); };
+  EXPECT_TRUE(!has_host_address_first || add_host_address());
+  EXPECT_TRUE(table.add_address(0, ip(10, 0, 0, 1), 96 + 31));
+  EXPECT_TRUE(has_host_address_first || add_host_address());
+  EXPECT_TRUE(table.add_route(prefix(ip(0, 0, 0, 0), 0), ip(10, 0, 0, 0), 0));
+  return table;
+}
+
+// Connections left from the address of the link, to which a fabric has no route.
+TEST(RouteTable, WhatARoutedHostSendsIsFromItsFirstAddress) {
+  const RouteTable table = routed_host(true);
+  const auto routed = table.lookup(ip(192, 168, 5, 9));
+  ASSERT_TRUE(routed);
+  EXPECT_EQ(routed->next_hop, ip(10, 0, 0, 0));
+  EXPECT_EQ(routed->source, ip(192, 168, 5, 7));
+  EXPECT_EQ(table.lookup(ip(10, 0, 0, 0))->source, ip(10, 0, 0, 1)) << "on the link itself";
+  EXPECT_EQ(table.lookup_from(ip(10, 0, 0, 1), ip(192, 168, 5, 9))->source, ip(10, 0, 0, 1));
+}
+
+TEST(RouteTable, AHostAddressThatIsNotTheFirstIsUsedOnlyWhereItIsNamed) {
+  const RouteTable table = routed_host(false);
+  EXPECT_EQ(table.lookup(ip(192, 168, 5, 9))->source, ip(10, 0, 0, 1));
+  EXPECT_EQ(table.lookup_from(ip(192, 168, 5, 7), ip(192, 168, 5, 9))->next_hop, ip(10, 0, 0, 0));
+}
+
+TEST_F(RouteTableTest, AnotherNetworksAddressIsNotTheSourceThroughAGateway) {
+  ASSERT_TRUE(table_.add_address(0, ip(10, 0, 2, 1), 96 + 24));
+  ASSERT_TRUE(table_.add_route(prefix(ip(20, 0, 0, 0), 8), ip(10, 0, 2, 254), 0));
+  EXPECT_EQ(table_.lookup(ip(20, 0, 0, 1))->source, ip(10, 0, 2, 1));
+}
+
 TEST(RouteTable, APointToPointPrefixHasNoBroadcast) {
   RouteTable table;
   ASSERT_TRUE(table.add_address(0, ip(10, 0, 0, 0), 96 + 31));

@@ -195,6 +195,36 @@ TEST_F(NdpTest, ProbesOverALinkThatWasDownDoNotCount) {
   EXPECT_EQ(state_of(kOwn), AddressState::kUsable);
 }
 
+// The probe went into a port without a link, and the address counted as checked.
+TEST_F(NdpTest, NoAddressIsCheckedWithoutALink) {
+  // RFC 4862 5.4.
+  table_.set_link(0, false);
+  EXPECT_TRUE(pass(seconds(10)).empty());
+  EXPECT_EQ(state_of(kOwn), AddressState::kTentative);
+  table_.on_link_up(0, now_);
+  EXPECT_EQ(pass(kFirstSolicitDelayMax).size(), 2u) << "probes";
+  EXPECT_EQ(state_of(kOwn), AddressState::kTentative);
+  receive(kPeerMac, kOwn, kAllNodes, message_of(NdpType::kNeighbourAdvertisement, kOwn, kPeerMac));
+  settle();
+  EXPECT_EQ(state_of(kOwn), AddressState::kDuplicate);
+  EXPECT_EQ(state_of(kOwnLinkLocal), AddressState::kUsable);
+}
+
+TEST_F(NdpTest, ProbesAgainWhereALinkWasDownUnnoticed) {
+  pass(kFirstSolicitDelayMax);
+  table_.set_link(0, false);
+  pass(seconds(5));
+  EXPECT_EQ(state_of(kOwn), AddressState::kTentative);
+  table_.set_link(0, true);
+  size_t probes = 0;
+  for (const NeighbourOut& sent : pass(kLinkLookInterval)) {
+    probes += sent.ndp.message.type == NdpType::kNeighbourSolicitation;
+  }
+  EXPECT_EQ(probes, 2u);
+  settle();
+  EXPECT_EQ(state_of(kOwn), AddressState::kUsable);
+}
+
 TEST_F(NdpTest, AnAdvertisementMeansThatAnotherHasTheAddress) {
   // RFC 4862 5.4.4.
   run();

@@ -176,6 +176,25 @@ TEST_F(TwoOnABoard, NoWorkerUsesAnAddressBeforeTheSpeakerHasFoundItFree) {
   EXPECT_EQ(state_of(follower_, kClaimed), AddressState::kUsable);
 }
 
+TEST_F(TwoOnABoard, AllWaitForTheLink) {
+  const auto link_is = [&](bool is_up) {
+    for (Neighbours* each : {&speaker_, &follower_}) each->set_link(0, is_up);
+  };
+  link_is(false);
+  pass(seconds(10) + millis(100));
+  EXPECT_TRUE(follower_.ndp().needs_link(0, now_ + kLinkLookInterval));
+  EXPECT_FALSE(follower_.ndp().needs_link(0, now_)) << "it does not look at the board meanwhile";
+  for (Neighbours* each : {&speaker_, &follower_}) {
+    EXPECT_EQ(state_of(*each, kClaimed), AddressState::kTentative);
+  }
+  link_is(true);
+  pass(seconds(5));
+  for (Neighbours* each : {&speaker_, &follower_}) {
+    EXPECT_EQ(state_of(*each, kClaimed), AddressState::kUsable);
+    EXPECT_FALSE(each->ndp().needs_link(0, now_ + seconds(10)));
+  }
+}
+
 // A NIC delivers the answer to a probe to any worker.
 TEST_F(TwoOnABoard, AnOwnerThatOneWorkerHearsIsKnownToAll) {
   pass(millis(20));

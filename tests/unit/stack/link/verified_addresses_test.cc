@@ -64,7 +64,7 @@ class VerifiedAddresses : public testing::Test {
 
 TEST_F(VerifiedAddresses, AreUsedWithoutAProbe) {
   take_over(std::vector{kOwnGlobal, kOther, kOwnLocal});
-  EXPECT_TRUE(table_.ndp().is_settled(0) && table_.ndp().has_usable(0));
+  EXPECT_EQ(table_.ndp().readiness(0, {}), Answer::kKnown);
   const std::vector<NdpPacket> sent = pass(seconds(3));
   EXPECT_EQ(sent.size(), 3u * kNdpAnnounceCount);
   for (const NdpPacket& each : sent) {

@@ -317,6 +317,18 @@ class TentativePort : public NeighbourhoodTest {
                             .mtu_bytes = 1500});
     neighbourhood.update_routes();
   }
+  void pass(Nanos span) {
+    for (const Nanos end = state.now + span; state.now < end; state.now += millis(50)) {
+      neighbourhood.run_timers();
+      transmission.transmit();
+    }
+  }
+  /// A session from the port's address.
+  uint32_t open6() {
+    uint32_t conn = UINT32_MAX;
+    EXPECT_EQ(lifecycle.open(kContext, {kOwn6, 0}, {kPeer6, 80}, 0, conn), channel::EndStatus::kOk);
+    return conn;
+  }
   /// Another host says that it has our address.
   void lose_address() {
     link::NdpArrival claim{.sender_mac = kPeerMac};
@@ -334,11 +346,40 @@ TEST_F(TentativePort, HasALinkLocalAddressOfItsMac) {
   EXPECT_TRUE(state.routes.is_own(link_local_address(state.ports[kPort6].mac())));
 }
 
+// Its probe was lost: only what arrives while the link is up can say that another host has it.
+TEST_F(TentativePort, ItsAddressesAreCheckedOnceItHasALink) {
+  second_link.set_up(false);
+  pass(seconds(10));
+  EXPECT_FALSE(state.routes.accepts(kOwn6));
+  second_link.set_up(true);
+  state.neighbours.on_link_up(kPort6, state.now);
+  neighbourhood.run_timers();
+  EXPECT_FALSE(state.routes.accepts(kOwn6));
+  pass(seconds(3));
+  EXPECT_TRUE(state.routes.accepts(kOwn6));
+}
+
+// Its connections waited for connect_timeout_ms.
+TEST_F(TentativePort, ConnectionsWaitForALinkAsForANeighbour) {
+  attach();
+  second_link.set_up(false);
+  const uint32_t early = open6();
+  pass(seconds(2));
+  EXPECT_EQ(state.engine.state(early), tcp::State::kSynSent);
+  pass(seconds(2));
+  EXPECT_EQ(state.session(early).end_status, channel::EndStatus::kNoNeighbour);
+  EXPECT_EQ(state.engine.state(early), tcp::State::kClosed);
+  second_link.set_up(true);
+  pass(link::kLinkLookInterval + millis(50));
+  const uint32_t late = open6();
+  pass(millis(50));
+  EXPECT_EQ(state.engine.state(late), tcp::State::kSynSent);
+}
+
 TEST_F(TentativePort, SessionsFromAnAddressThatAnotherHostHasAreEnded) {
   attach();
   const uint32_t other = open();
-  uint32_t conn = UINT32_MAX;
-  ASSERT_EQ(lifecycle.open(kContext, {kOwn6, 0}, {kPeer6, 80}, 0, conn), channel::EndStatus::kOk);
+  const uint32_t conn = open6();
   lose_address();
   ASSERT_TRUE(neighbourhood.is_leaving_addresses());
   while (neighbourhood.is_leaving_addresses()) neighbourhood.leave_lost_addresses();

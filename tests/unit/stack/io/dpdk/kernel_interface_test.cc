@@ -6,10 +6,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/support/no_descriptors_left.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -53,7 +57,36 @@ TEST_P(UnixSockets, AConnectionIsOneBeforeItIsAcceptedAndAtTheClientsEndOnly) {
   EXPECT_EQ(unix_connections(), expected);
   ::close(accepted);
   ::close(std::exchange(client_, -1));
-  EXPECT_TRUE(unix_connections().empty());
+  EXPECT_EQ(unix_connections(), std::vector<uint64_t>());
+}
+
+TEST_P(UnixSockets, AreNotKnownWithoutADescriptorToLookBy) {
+  const test::NoDescriptorsLeft none;
+  EXPECT_EQ(unix_connections(), std::nullopt);
+}
+
+// A process at its limit took "no socket to ask by" for "no such interface".
+TEST(KernelInterface, IsNotGoneWhereTheKernelCannotBeAsked) {
+  const InterfaceSocket socket;
+  const uint32_t index = interface_index("lo");
+  ASSERT_NE(index, 0u);
+  const test::NoDescriptorsLeft none;
+  EXPECT_FALSE(is_interface_gone("lo", index, socket));
+  EXPECT_EQ(interface_index("lo", socket), index) << "a socket that is there answers";
+  EXPECT_TRUE(interface_mac("lo", socket).has_value());
+  const InterfaceSocket no_socket;
+  EXPECT_EQ(no_socket.status().error().code, EMFILE);
+  EXPECT_FALSE(is_interface_gone("lo", index, no_socket));
+  EXPECT_FALSE(is_index_gone(index));
+}
+
+TEST(KernelInterface, IsGoneWhereTheKernelSaysSo) {
+  constexpr uint32_t kNone = INT32_MAX;
+  const InterfaceSocket socket;
+  EXPECT_TRUE(is_interface_gone("lyre-none", kNone, socket));
+  EXPECT_TRUE(is_interface_gone("lo", kNone, socket)) << "it was made anew";
+  EXPECT_TRUE(is_interface_gone("a name that no interface can have", kNone, socket));
+  EXPECT_TRUE(is_index_gone(kNone));
 }
 
 }  // namespace

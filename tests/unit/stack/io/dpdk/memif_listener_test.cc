@@ -11,7 +11,11 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "stack/io/dpdk/log.h"
+#include "tests/support/no_descriptors_left.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -110,6 +114,27 @@ TEST_P(MemifListenerTest, AConnectionWithoutAPortEnds) {
   char byte = 0;
   EXPECT_EQ(::recv(client, &byte, 1, MSG_DONTWAIT), 0);
   EXPECT_EQ(::recv(accepted, &byte, 1, MSG_DONTWAIT), 0) << "as its peer's end is seen";
+}
+
+// They were taken for none: nobody was told of the danger.
+TEST_P(MemifListenerTest, ConnectionsThatCannotBeLookedForAreToldOf) {
+  const int listener = listen_at(path_);
+  ASSERT_GE(listener, 0);
+  port_.begin(device(path_));
+  ASSERT_TRUE(connects(path_));
+  ASSERT_GE(accept_at(listener), 0);
+  std::vector<std::string> lines;
+  // DPDK's lines come as well.
+  redirect_log([&](LogPriority, std::string_view line) {
+    if (line.find(path_) != std::string_view::npos) lines.emplace_back(line);
+  });
+  {
+    const test::NoDescriptorsLeft none;
+    port_.end();
+  }
+  redirect_log({});
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("no descriptor left to look for them"), std::string::npos) << lines[0];
 }
 
 TEST_P(MemifListenerTest, OtherSocketsStay) {

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <cstdint>
 #include <set>
 
+#include "tests/support/sanitized.h"
 #include "tests/unit/stack/io/dpdk/shared_pages.h"
 
 namespace lyre::io::dpdk {
@@ -22,6 +25,26 @@ TEST(PinnedPages, KnowsWhereEachPageLies) {
   const auto pages = pin(memory);
   ASSERT_TRUE(pages.ok()) << pages.error().text;
   EXPECT_THAT(pages.value().addresses(), ElementsAreArray(memory.addresses()));
+}
+
+// The entries are read in pieces: these pages take two of them, and part of a third.
+TEST(PinnedPages, KnowsWhereThoseOfALargeMemoryLie) {
+  const SharedPages memory(2 * 8192 + 64);
+  if (!memory.can_be_seen()) GTEST_SKIP() << "physical addresses are root's to see";
+  const auto pages = pin(memory);
+  ASSERT_TRUE(pages.ok()) << pages.error().text;
+  EXPECT_THAT(pages.value().addresses(), ElementsAreArray(memory.addresses()));
+}
+
+// The exception ended the daemon, in the thread that maps memory.
+TEST(PinnedPages, RefusesMemoryForWhoseAddressesThereIsNone) {
+  if (test::kIsSanitized) {
+    GTEST_SKIP() << "does not apply: the sanitizer ends a process that asks for so much";
+  }
+  const size_t bytes = SIZE_MAX / kTestPageBytes * kTestPageBytes;
+  const auto pages = PinnedPages::pin(nullptr, bytes, kTestPageBytes, kTestPageBytes);
+  ASSERT_FALSE(pages.ok());
+  EXPECT_EQ(pages.error().code, ENOMEM);
 }
 
 /// A malicious client punches a hole to read the memory of others: a NIC would send what the page

@@ -133,6 +133,32 @@ TEST_F(ConfigurePort, TellsWhetherReceivedChecksumsAreVerified) {
   EXPECT_TRUE(of("net_memif").capabilities.rx_checksum_in_hardware);
 }
 
+// From DPDK 23.03 on memif's driver merged packets of several segments with those behind them.
+TEST_F(ConfigurePort, GathersOnMemifOnlyWhereItsDriverPacksSegments) {
+  nic.version = {22, 11, 9};
+  EXPECT_GT(set_up("net_memif", RTE_ETH_TX_OFFLOAD_MULTI_SEGS).limits.segments_max, 1u);
+  for (const DpdkVersion& version : {DpdkVersion{24, 11, 4}, DpdkVersion{24, 11, 8}}) {
+    nic.version = version;
+    EXPECT_EQ(set_up("net_memif", RTE_ETH_TX_OFFLOAD_MULTI_SEGS).limits.segments_max, 1u);
+    EXPECT_EQ(nic.tx_asked_for & RTE_ETH_TX_OFFLOAD_MULTI_SEGS, 0u);
+    EXPECT_GT(set_up("net_virtio", kDqoOffers).limits.segments_max, 1u) << "of other drivers";
+  }
+}
+
+// Super-packets fit no other buffer than those of the ring.
+TEST_F(ConfigurePort, GathersSuperPacketsOnMemif) {
+  const std::array<Memory*, 1> memories{static_cast<Memory*>(memory_.get())};
+  for (const DpdkVersion& version : {DpdkVersion{22, 11, 9}, DpdkVersion{24, 11, 8}}) {
+    nic.version = version;
+    nic.tx_offers = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+    auto setup = configure_port(kPortId, {.device = "net_0", .has_super_packets = true},
+                                quirks_of("net_memif"), false, memories);
+    ASSERT_TRUE(setup) << setup.error().text;
+    EXPECT_GT(setup->limits.segments_max, 1u);
+    EXPECT_NE(nic.tx_asked_for & RTE_ETH_TX_OFFLOAD_MULTI_SEGS, 0u);
+  }
+}
+
 // gve frees what its receive ring points to when it stops: up to 63 packets that were delivered.
 TEST_F(ConfigurePort, LetsGveFillItsReceiveRingAtOnce) {
   set_up("net_gve", kDqoOffers);

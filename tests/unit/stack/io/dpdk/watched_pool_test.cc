@@ -10,6 +10,7 @@
 
 #include "stack/io/dpdk/environment.h"
 #include "stack/io/dpdk/mbuf_layout.h"
+#include "tests/support/no_descriptors_left.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -81,6 +82,14 @@ TEST_F(WatchedPoolOfAQueue, KeepsWhatANicMayWriteAndRefusesARingForWhichThereIsN
   EXPECT_EQ(memory->rx_slots_free(), kSlots - kRing);
   EXPECT_TRUE(pool->has_room(kSlots / 4));
   EXPECT_FALSE(pool->has_room(kSlots / 4 + 1));
+}
+
+// Its slots were handed out while the NIC could still write them.
+TEST_F(WatchedPoolOfAQueue, KeepsWhatANicMayWriteWhileItCannotBeLookedFor) {
+  if (loopback == 0) GTEST_SKIP() << "there is no loopback interface";
+  const test::NoDescriptorsLeft none;
+  pool->take_back(loopback, true);
+  EXPECT_EQ(memory->rx_slots_free(), kSlots - kRing);
 }
 
 TEST_F(WatchedPoolOfAQueue, TakesBackWhatANicWroteWhenItIsGone) {

@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "tests/support/no_descriptors_left.h"
+
 namespace lyre::io::dpdk {
 namespace {
 
@@ -15,6 +17,42 @@ bool is_open(int fd) {
   int type = 0;
   socklen_t bytes = sizeof type;
   return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0;
+}
+
+// Those of all ports were taken for its own, and closed with it.
+TEST(XdpSocketsAtTheLimit, FindNoneWhereThoseBeforeAreNotKnown) {
+  const int earlier = open_xdp_socket();
+  if (earlier < 0) GTEST_SKIP() << "needs CAP_NET_RAW and a kernel with AF_XDP";
+  XdpSockets sockets;
+  {
+    const test::NoDescriptorsLeft none;
+    sockets.begin();
+  }
+  sockets.find();
+  EXPECT_EQ(sockets.of_queue(0), -1);
+  sockets.end();
+  EXPECT_TRUE(is_open(earlier));
+  ::close(earlier);
+}
+
+// Slots that a NIC could still write were handed out.
+TEST(XdpSocketsAtTheLimit, MayBeZeroCopyWhereTheyAreNotKnown) {
+  XdpSockets sockets;
+  {
+    const test::NoDescriptorsLeft none;
+    sockets.begin();
+  }
+  sockets.find();
+  EXPECT_TRUE(sockets.is_any_zero_copy()) << "those before are not known";
+  sockets.begin();
+  {
+    const test::NoDescriptorsLeft none;
+    sockets.find();
+  }
+  EXPECT_TRUE(sockets.is_any_zero_copy());
+  sockets.begin();
+  sockets.find();
+  EXPECT_FALSE(sockets.is_any_zero_copy());
 }
 
 /// The sockets of a device, one of which was open before.
