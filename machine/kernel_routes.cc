@@ -42,21 +42,30 @@ Address gateway_among(const std::vector<NetlinkPart>& attributes, uint8_t family
 struct NextHop {
   uint32_t interface = 0;
   Address gateway{};
+  bool is_dead = false;
 };
 
-std::vector<NextHop> next_hops(const std::vector<NetlinkPart>& attributes, uint8_t family) {
+/// `flags_of_lone_hop`: RTNH_F_ ones of the header, for the hop of a route that has one.
+std::vector<NextHop> next_hops(const std::vector<NetlinkPart>& attributes, uint8_t family,
+                               uint32_t flags_of_lone_hop) {
+  const auto is_dead = [](uint32_t flags) { return (flags & RTNH_F_DEAD) != 0; };
   std::vector<NextHop> out;
   if (const auto index = from_bytes<uint32_t>(attribute(attributes, RTA_OIF)); index != 0) {
-    out.push_back({index, gateway_among(attributes, family)});
+    out.push_back({index, gateway_among(attributes, family), is_dead(flags_of_lone_hop)});
   }
   std::string_view rest = attribute(attributes, RTA_MULTIPATH);
   for (;;) {
     const auto hop = from_bytes<rtnexthop>(rest);
     if (hop.rtnh_len < sizeof hop || hop.rtnh_len > rest.size()) return out;
     const auto own = attributes_in(rest.substr(sizeof hop, hop.rtnh_len - sizeof hop));
-    out.push_back({static_cast<uint32_t>(hop.rtnh_ifindex), gateway_among(own, family)});
+    out.push_back({static_cast<uint32_t>(hop.rtnh_ifindex), gateway_among(own, family),
+                   is_dead(hop.rtnh_flags)});
     rest.remove_prefix(std::min<size_t>(RTNH_ALIGN(hop.rtnh_len), rest.size()));
   }
+}
+
+bool& is_whole(KernelRouting& routing, uint8_t family) {
+  return family == AF_INET ? routing.is_whole_v4 : routing.is_whole_v6;
 }
 
 /// A name that may end in a zero.
@@ -80,12 +89,13 @@ void add_route(std::string_view message, uint8_t family, InterfaceNames& names,
     route.source = address_of_value(attribute(attributes, RTA_SRC), Address{});
     route.source_bits = header.rtm_src_len;
   }
-  const std::vector<NextHop> hops = next_hops(attributes, family);
-  out.is_whole = out.is_whole && !hops.empty();
+  const std::vector<NextHop> hops = next_hops(attributes, family, header.rtm_flags);
+  if (hops.empty()) is_whole(out, family) = false;
   for (const NextHop& hop : hops) {
     route.interface = names.name_of(hop.interface);
     if (route.interface.empty()) continue;  // it went since the dump
     route.gateway = hop.gateway;
+    route.is_dead = hop.is_dead;
     out.routing.routes.push_back(route);
   }
 }
@@ -173,12 +183,17 @@ std::optional<KernelRouting> kernel_routing() {
   for (const uint8_t family : {uint8_t{AF_INET}, uint8_t{AF_INET6}}) {
     const auto dump = netlink_dump(RTM_GETROUTE, family);
     if (!dump && family == AF_INET) return std::nullopt;
-    out.is_whole = out.is_whole && dump.has_value();
+    if (!dump) is_whole(out, family) = false;
     add_routes(dump.value_or(""), family, names, out);
     for (RouteRule& rule : rules_of(family)) out.routing.rules.push_back(rule);
   }
   name_tables_of_vrfs(out.routing.rules);
   return out;
+}
+
+void add_files(const Roots& roots, KernelRouting& out) {
+  if (!out.is_whole_v4) add_routes_of_file(roots, true, out.routing.routes);
+  if (!out.is_whole_v6) add_routes_of_file(roots, false, out.routing.routes);
 }
 
 }  // namespace lyre::machine

@@ -13,14 +13,17 @@ namespace lyre::machine {
 /// What the kernel says of its routes by rtnetlink(7).
 struct KernelRouting {
   Routing routing;
-  /// False: of a route the next hops were not told, as of a nexthop object with the sysctl
-  /// net.ipv4.nexthop_compat_mode=0, or a family was refused.
-  bool is_whole = true;
+  /// False: of a route of the family the next hops were not told, as of a nexthop object with the
+  /// sysctl net.ipv4.nexthop_compat_mode=0, or the family was refused.
+  bool is_whole_v4 = true;
+  bool is_whole_v6 = true;
 };
 
 /// All of this machine. None where the process may not ask (AF_NETLINK). Where the kernel refuses
 /// the list of interfaces only (RTM_GETLINK), the rule of VRFs leads to no table.
 std::optional<KernelRouting> kernel_routing();
+/// Adds what /proc says of each family that is not whole. The flags stay.
+void add_files(const Roots& roots, KernelRouting& out);
 
 /// Adds the unicast routes of `family` of a dump for RTM_GETROUTE, one for each next hop, without
 /// those of the table "local" and those over an interface that went since.

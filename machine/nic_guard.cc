@@ -64,19 +64,27 @@ const std::vector<Loss>& NicGuard::needed_interfaces() const {
 }
 
 std::set<std::string> NicGuard::default_route_interfaces(const Routing& routing) const {
-  using ByMetric = std::map<uint32_t, std::set<std::string>>;
-  // By family, number, and the source of the routes, which have no rank among those of others.
-  std::map<std::tuple<bool, uint32_t, Address, uint32_t>, ByMetric> tables;
+  struct Interfaces {
+    std::set<std::string> all;
+    std::set<std::string> live;  ///< a dead route comes back with its link
+  };
+  using ByMetric = std::map<uint32_t, Interfaces>;
+  // By origin, family, number, and the source of the routes, which have no rank among those of
+  // others.
+  std::map<std::tuple<bool, bool, uint32_t, Address, uint32_t>, ByMetric> tables;
   for (const Route& route : routing.routes) {
     if (!is_default(route) || !is_used(route, routing.rules)) continue;
-    ByMetric& by_metric = tables[{is_v4(route), route.table, route.source, route.source_bits}];
-    by_metric[route.metric].insert(route.interface);
+    ByMetric& by_metric =
+        tables[{route.is_of_file, is_v4(route), route.table, route.source, route.source_bits}];
+    Interfaces& interfaces = by_metric[route.metric];
+    interfaces.all.insert(route.interface);
+    if (!route.is_dead) interfaces.live.insert(route.interface);
   }
   std::set<std::string> names;
   for (const auto& [table, by_metric] : tables) {
     for (const auto& [metric, interfaces] : by_metric) {
-      names.insert(interfaces.begin(), interfaces.end());
-      if (has_device(interfaces)) break;
+      names.insert(interfaces.all.begin(), interfaces.all.end());
+      if (has_device(interfaces.live)) break;
     }
   }
   return names;

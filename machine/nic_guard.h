@@ -34,7 +34,8 @@ class NicGuard {
  private:
   const std::vector<Loss>& needed_interfaces() const;
   /// Those over which default routes leave: of each family, table and source those of the lowest
-  /// metric, and of the next ones until an interface lies on a device.
+  /// metric, and of the next ones until an interface of a live route lies on a device. Routes of
+  /// files have no rank among others, whose table is known.
   std::set<std::string> default_route_interfaces(const Routing& routing) const;
   bool is_used(const Route& route, const std::vector<RouteRule>& rules) const;
   bool has_source(const RouteRule& rule, const std::string& beside_interface) const;

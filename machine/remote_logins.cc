@@ -144,19 +144,23 @@ bool is_taken_by(const TcpSocket& login, const RouteRule& rule) {
 
 /// The interfaces to which the table of `rule` sends the packets of `login`: those of the routes
 /// with the longest prefix, of these with the longest prefix of the source, and of these with the
-/// lowest metric. Of several such routes IPv4 uses the first one, and IPv6 may use each.
+/// lowest metric. Of several such routes IPv4 uses the first one, and IPv6 may use each. Routes of
+/// files have no rank among others: theirs are added.
 std::set<std::string> ways_of(const TcpSocket& login, const RouteRule& rule,
                               const std::vector<Route>& routes) {
-  using Rank = std::array<uint32_t, 4>;  // the best one first
-  std::map<Rank, std::set<std::string>> ways;
+  using Rank = std::array<uint32_t, 4>;                        // the best one first
+  std::map<bool, std::map<Rank, std::set<std::string>>> ways;  // by origin
   for (const Route& route : routes) {
-    if (!leads_to(rule, route) || !is_in(login.peer, route.network, route.bits)) continue;
+    if (route.is_dead || !leads_to(rule, route)) continue;
+    if (!is_in(login.peer, route.network, route.bits)) continue;
     if (!is_in(login.own, route.source, route.source_bits)) continue;
     const uint32_t order = rule.is_v4 ? route.number : 0;
     const Rank rank{kAllBits - route.bits, kAllBits - route.source_bits, route.metric, order};
-    ways[rank].insert(route.interface);
+    ways[route.is_of_file][rank].insert(route.interface);
   }
-  return ways.empty() ? std::set<std::string>{} : ways.begin()->second;
+  std::set<std::string> out;
+  for (auto& [is_of_file, by_rank] : ways) out.merge(by_rank.begin()->second);
+  return out;
 }
 
 void add_interfaces_of(const TcpSocket& login, const std::vector<OwnAddress>& own_addresses,

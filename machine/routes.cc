@@ -40,7 +40,8 @@ void add_ipv4_file(const std::string& path, std::vector<Route>& out) {
                    .interface = parts[0],
                    .gateway = mapped(hex(parts[2])),
                    .metric = metric,
-                   .number = number_after(out)});
+                   .number = number_after(out),
+                   .is_of_file = true});
   }
 }
 
@@ -57,13 +58,9 @@ void add_ipv6_file(const std::string& path, std::vector<Route>& out) {
                    .is_learned = (hex(parts[8]) & kRouteLearned) != 0,
                    .source = address_of_route(parts[2]),
                    .source_bits = hex(parts[3]),
-                   .number = number_after(out)});
+                   .number = number_after(out),
+                   .is_of_file = true});
   }
-}
-
-void add_files(const Roots& roots, std::vector<Route>& out) {
-  add_ipv4_file(roots.proc + "/net/route", out);
-  add_ipv6_file(roots.proc + "/net/ipv6_route", out);
 }
 
 bool holds_all(uint32_t bits, bool is_of_v4) {
@@ -155,10 +152,20 @@ uint32_t number_after(const std::vector<Route>& routes) {
 Routing read_routing(const Roots& roots) {
   const bool is_recorded = roots.proc != Roots{}.proc;
   auto asked = is_recorded ? std::nullopt : kernel_routing();
-  const bool needs_files = !asked || !asked->is_whole;
-  Routing out = asked ? std::move(asked->routing) : Routing{.routes = {}, .rules = usual_rules()};
-  if (needs_files) add_files(roots, out.routes);
-  return out;
+  KernelRouting out = asked ? std::move(*asked)
+                            : KernelRouting{.routing = {.routes = {}, .rules = usual_rules()},
+                                            .is_whole_v4 = false,
+                                            .is_whole_v6 = false};
+  add_files(roots, out);
+  return std::move(out.routing);
+}
+
+void add_routes_of_file(const Roots& roots, bool is_of_v4, std::vector<Route>& out) {
+  if (is_of_v4) {
+    add_ipv4_file(roots.proc + "/net/route", out);
+  } else {
+    add_ipv6_file(roots.proc + "/net/ipv6_route", out);
+  }
 }
 
 }  // namespace lyre::machine

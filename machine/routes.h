@@ -34,6 +34,10 @@ struct Route {
   /// Its place in the kernel's list, one for all next hops of a route. Of several IPv4 routes to a
   /// network with one metric the kernel uses the first.
   uint32_t number = 0;
+  /// The kernel uses it for no packets: its interface is down, or has no link with the sysctl
+  /// ignore_routes_with_linkdown=1. /proc does not say so.
+  bool is_dead = false;
+  bool is_of_file = false;  ///< of /proc; rtnetlink(7) may tell it too, of another table
 };
 
 /// A rule (`ip rule`): the kernel looks for routes of these packets in the table. Its other
@@ -54,9 +58,12 @@ struct Routing {
 };
 
 /// All unicast routes of both families. What /proc says of them takes the place of rtnetlink(7) on
-/// a recorded machine, and where the process may not ask (AF_NETLINK): the table "main" only for
-/// IPv4, and one next hop of a route over several.
+/// a recorded machine, and where the process may not ask (AF_NETLINK). It stands beside the routes
+/// of a family of which rtnetlink(7) did not tell all.
 Routing read_routing(const Roots& roots);
+/// Adds what /proc says of the routes of a family. IPv4: of the table "main" only, and one next hop
+/// of a route over several. IPv6: of all tables, which are not told: each counts as "main".
+void add_routes_of_file(const Roots& roots, bool is_of_v4, std::vector<Route>& out);
 /// Of a kernel that was given no others: the tables "main" and "default" for all packets.
 std::vector<RouteRule> usual_rules();
 /// The number of a route that comes after these.

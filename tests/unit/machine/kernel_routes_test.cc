@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/unit/machine/netlink_messages.h"
+#include "tests/unit/machine/tree.h"
 
 namespace lyre::machine {
 namespace {
@@ -50,7 +51,7 @@ TEST(KernelRoutes, ARouteOverSeveralNextHopsIsOneForEach) {
                                                            with_type(RTA_MULTIPATH, hops)),
                   AF_INET);
   ASSERT_EQ(found.routing.routes.size(), 2u);
-  EXPECT_TRUE(found.is_whole);
+  EXPECT_TRUE(found.is_whole_v4);
   for (const Route& route : found.routing.routes) {
     EXPECT_TRUE(is_default(route) && is_v4(route) && has_gateway(route));
     EXPECT_EQ(route.metric, 100u);
@@ -140,16 +141,70 @@ TEST(KernelRoutes, AnInterfaceThatWentHasNone) {
   const auto found =
       routes_from(route_message(route_header(AF_INET), to_interface(kGone)), AF_INET);
   EXPECT_TRUE(found.routing.routes.empty());
-  EXPECT_TRUE(found.is_whole);
+  EXPECT_TRUE(found.is_whole_v4);
 }
 
-// As with net.ipv4.nexthop_compat_mode=0.
+// A route whose interface has no link hid the one in use, with ignore_routes_with_linkdown=1.
+TEST(KernelRoutes, OneMayBeDead) {
+  rtmsg dead = route_header(AF_INET6);
+  dead.rtm_flags = RTNH_F_DEAD | RTNH_F_LINKDOWN;
+  rtmsg live = dead;
+  live.rtm_flags = RTNH_F_LINKDOWN;
+  const auto is_dead = [](const rtmsg& header) {
+    const auto found = routes_from(route_message(header, to_interface(2)), AF_INET6);
+    return found.routing.routes.at(0).is_dead;
+  };
+  EXPECT_TRUE(is_dead(dead));
+  EXPECT_FALSE(is_dead(live));
+}
+
+TEST(KernelRoutes, ANextHopMayBeDead) {
+  const std::string hops = next_hop(2, "", RTNH_F_DEAD) + next_hop(3, "", RTNH_F_LINKDOWN);
+  const auto found =
+      routes_from(route_message(route_header(AF_INET), with_type(RTA_MULTIPATH, hops)), AF_INET);
+  ASSERT_EQ(found.routing.routes.size(), 2u);
+  EXPECT_TRUE(found.routing.routes[0].is_dead);
+  EXPECT_FALSE(found.routing.routes[1].is_dead);
+}
+
+/// As with net.ipv4.nexthop_compat_mode=0.
+std::string hidden_route(uint8_t family) {
+  return route_message(route_header(family), with_type(RTA_NH_ID, raw(uint32_t{1})));
+}
+
 TEST(KernelRoutes, ANexthopObjectMayHideTheNextHops) {
-  const std::string object = with_type(RTA_NH_ID, raw(uint32_t{1}));
-  const std::string hidden = route_message(route_header(AF_INET), object);
-  EXPECT_FALSE(routes_from(hidden, AF_INET).is_whole);
-  const std::string told = route_message(route_header(AF_INET), object + to_interface(2));
-  EXPECT_TRUE(routes_from(told, AF_INET).is_whole);
+  const auto of_v4 = routes_from(hidden_route(AF_INET), AF_INET);
+  EXPECT_FALSE(of_v4.is_whole_v4);
+  EXPECT_TRUE(of_v4.is_whole_v6);
+  const auto of_v6 = routes_from(hidden_route(AF_INET6), AF_INET6);
+  EXPECT_TRUE(of_v6.is_whole_v4);
+  EXPECT_FALSE(of_v6.is_whole_v6);
+  const std::string told = with_type(RTA_NH_ID, raw(uint32_t{1})) + to_interface(2);
+  EXPECT_TRUE(routes_from(route_message(route_header(AF_INET), told), AF_INET).is_whole_v4);
+}
+
+// Both files stood beside all routes of rtnetlink.
+TEST(KernelRoutes, TheFileOfAFamilyThatIsNotWholeIsAdded) {
+  const std::string any = "00000000000000000000000000000000 00 ";
+  Tree tree;
+  tree.write("proc/net/route",
+             "Iface Destination Gateway Flags RefCnt Use Metric Mask\n"
+             "eth0 00000000 0102000A 0003 0 0 512 00000000\n");
+  tree.write("proc/net/ipv6_route",
+             any + any +
+                 "fe800000000000000000000000000001 00000200 00000001 00000000 00000003 "
+                 "eth1\n");
+  const auto with_files = [&tree](KernelRouting all) {
+    add_files(tree.roots(), all);
+    return all.routing.routes;
+  };
+  EXPECT_TRUE(with_files(KernelRouting{}).empty());
+  const auto of_v4 = with_files(routes_from(hidden_route(AF_INET), AF_INET));
+  ASSERT_EQ(of_v4.size(), 1u);
+  EXPECT_TRUE(of_v4[0].interface == "eth0" && of_v4[0].is_of_file);
+  const auto of_v6 = with_files(routes_from(hidden_route(AF_INET6), AF_INET6));
+  ASSERT_EQ(of_v6.size(), 1u);
+  EXPECT_TRUE(of_v6[0].interface == "eth1" && of_v6[0].is_of_file);
 }
 
 TEST(KernelRoutes, ShortMessagesHaveNoRoute) {

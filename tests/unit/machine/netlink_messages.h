@@ -24,10 +24,11 @@ inline std::string with_type(uint16_t type, const std::string& value) {
   return padded(raw(header) + value);
 }
 
-/// A next hop of RTA_MULTIPATH.
-inline std::string next_hop(int interface, const std::string& attributes) {
+/// A next hop of RTA_MULTIPATH. `flags`: RTNH_F_ ones.
+inline std::string next_hop(int interface, const std::string& attributes, uint8_t flags = 0) {
   rtnexthop header{};
   header.rtnh_len = static_cast<uint16_t>(sizeof header + attributes.size());
+  header.rtnh_flags = flags;
   header.rtnh_ifindex = interface;
   return padded(raw(header) + attributes);
 }

@@ -255,6 +255,28 @@ TEST_F(NicGuardTest, ADefaultRouteForSomeSourcesHidesNoOther) {
   EXPECT_TRUE(guard.loss_with("0000:00:05.0").has_value());
 }
 
+// The file has the routes of all tables, and that of a further NIC hid the machine's default route.
+TEST_F(NicGuardTest, ADefaultRouteOfAFileHidesNoOther) {
+  const Route of_main{.interface = "eth0", .metric = 1024};
+  const Route of_file{.interface = "eth1", .metric = 512, .is_of_file = true};
+  const NicGuard guard({root_ / "proc", root_ / "sys"}, "", {},
+                       Routing{{of_main, of_file}, usual_rules()});
+  EXPECT_TRUE(guard.loss_with("0000:00:03.0").has_value());
+  EXPECT_TRUE(guard.loss_with("0000:00:04.0").has_value());
+}
+
+// It hid the one in use, and comes back with its link.
+TEST_F(NicGuardTest, ADeadDefaultRouteHidesNoOther) {
+  const Route dead{.interface = "eth0", .metric = 100, .is_dead = true};
+  const Route live{.interface = "eth1", .metric = 200};
+  const Route spare{.interface = "eth2", .metric = 300};
+  const NicGuard guard({root_ / "proc", root_ / "sys"}, "", {},
+                       Routing{{dead, live, spare}, usual_rules()});
+  EXPECT_TRUE(guard.loss_with("0000:00:03.0").has_value());
+  EXPECT_TRUE(guard.loss_with("0000:00:04.0").has_value());
+  EXPECT_FALSE(guard.loss_with("0000:00:05.0").has_value());
+}
+
 // As clouds configure a second NIC, which is Lyre's: it must not be refused.
 TEST_F(NicGuardTest, LetsATableForAnInterfacesOwnAddressesGo) {
   constexpr uint32_t kTable = 10001;
@@ -319,6 +341,23 @@ TEST_F(NicGuardOfALogin, LeavesOverTheFirstOfSeveralRoutesToANetwork) {
   const auto of_one = guard_with({{on_link("eth2", 4), on_link("eth1", 4)}, usual_rules()});
   EXPECT_TRUE(of_one.loss_with(kEth1).has_value()) << "a next hop";
   EXPECT_TRUE(of_one.loss_with(kEth2).has_value()) << "the other next hop";
+}
+
+// It was taken for the way, and the NIC in use could be taken.
+TEST_F(NicGuardOfALogin, LeavesOverNoDeadRoute) {
+  Route dead = on_link("eth1", 3);
+  dead.is_dead = true;
+  const auto guard = guard_with({{dead, on_link("eth2", 4)}, usual_rules()});
+  EXPECT_FALSE(guard.loss_with(kEth1).has_value());
+  EXPECT_TRUE(guard.loss_with(kEth2).has_value());
+}
+
+TEST_F(NicGuardOfALogin, ARouteOfAFileHidesNoOther) {
+  Route of_file = on_link("eth1", 3);
+  of_file.is_of_file = true;
+  const auto guard = guard_with({{of_file, on_link("eth2", 4)}, usual_rules()});
+  EXPECT_TRUE(guard.loss_with(kEth1).has_value());
+  EXPECT_TRUE(guard.loss_with(kEth2).has_value());
 }
 
 TEST_F(NicGuardOfALogin, KnowsATableForItsPeerOnly) {
