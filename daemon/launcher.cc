@@ -61,9 +61,9 @@ Status Launcher::assemble(const Process& process) {
   return Ok{};
 }
 
-/// Fails: devices that only one process can have have come to rest, unless there was no memory. No
-/// destructor runs where an exception passes a port, which may keep a lock: the end of this process
-/// closes the devices, and the other one waits for that.
+/// Fails: devices that only one process can have have come to rest, unless there was no memory. An
+/// exception may then have passed code of a driver that holds a lock, so the ports are not closed
+/// here: the end of this process closes the devices, and the other one waits for that, or ends it.
 Status Launcher::try_to_succeed(const Process& process, Successor& successor) {
   Status taken = Error{ENOMEM, "no memory to take over"};
   try {

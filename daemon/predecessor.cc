@@ -141,7 +141,8 @@ void Predecessor::hand_over_when_quiet(Nanos begin) {
 Status Predecessor::hand_over() {
   if (!pause_when_quiet()) return Error{EBUSY, "the workers do not come to rest: try again"};
   const Nanos begin = monotonic_now();
-  Status left = leave_if_memory_allows(begin + parts_.pause_max);
+  Status left = leave_if_memory_allows();
+  if (left.ok()) left = await_taken_over(begin + parts_.pause_max);
   pause_ = monotonic_now() - begin;
   if (left.ok()) return left;
   const Error reason = explain(left.error());  // the ports are free only when it has ended
@@ -150,11 +151,11 @@ Status Predecessor::hand_over() {
 }
 
 /// The records of all sessions may be more than is left. The workers stand still, and must go on.
-Status Predecessor::leave_if_memory_allows(Nanos deadline) {
+Status Predecessor::leave_if_memory_allows() {
   try {
     parts_.assembly.threads().call_clients(true);
     parts_.keep_alive();
-    return leave(deadline);
+    return leave();
   } catch (const std::bad_alloc&) {
     return Error{ENOMEM, "no memory to hand over"};
   }
@@ -206,24 +207,30 @@ bool Predecessor::is_registering() {
          parts_.assembly.registry().regions().is_registering();
 }
 
-Status Predecessor::leave(Nanos deadline) {
+Status Predecessor::leave() {
   record::Writer records;
   std::vector<int> descriptors;
   write_state(records, descriptors);
   if (Status sent = link_->send_state(records, descriptors); !sent.ok()) return sent;
   parts_.assembly.ports().close(ports_with(PortHandover::kClosed, parts_.config),
                                 parts_.keep_alive);
-  if (Status sent = link_->send(UpgradeStep::kPortsClosed); !sent.ok()) return sent;
-  return await_taken_over(deadline);
+  return link_->send(UpgradeStep::kPortsClosed);
 }
 
+/// Where there is no memory to receive its word with, the other process may serve already, and its
+/// word stays in the socket: this process asks again, and does not go on beside it.
 Status Predecessor::await_taken_over(Nanos deadline) {
   for (;;) {
-    const Nanos left = later(deadline - monotonic_now(), nanos(0));
-    const auto taken = link_->expect(UpgradeStep::kTakenOver, earlier(left, kUpgradeSign));
-    if (taken.ok()) return Ok{};
-    if (taken.error().code != ETIMEDOUT || monotonic_now() >= deadline) return taken.error();
-    parts_.keep_alive();
+    try {
+      const Nanos left = later(deadline - monotonic_now(), nanos(0));
+      const auto taken = link_->expect(UpgradeStep::kTakenOver, earlier(left, kUpgradeSign));
+      if (taken.ok()) return Ok{};
+      if (taken.error().code != ETIMEDOUT || monotonic_now() >= deadline) return taken.error();
+      parts_.keep_alive();
+    } catch (const std::bad_alloc&) {
+      if (monotonic_now() >= deadline) throw;
+      ::usleep(kUpgradeTryUs);
+    }
   }
 }
 

@@ -58,12 +58,12 @@ class Predecessor {
   void on_prepared();
   void hand_over_when_quiet(Nanos begin);
   Status hand_over();
-  Status leave_if_memory_allows(Nanos deadline);
+  Status leave_if_memory_allows();
   bool pause_when_quiet();
   bool settle_workers();
   bool is_quiet();
   bool is_registering();
-  Status leave(Nanos deadline);
+  Status leave();
   Status await_taken_over(Nanos deadline);
   void write_state(record::Writer& records, std::vector<int>& descriptors);
   void go_on();

@@ -27,7 +27,7 @@ class Successor {
   /// For Assembly::complete().
   const Assembly::Heritage& heritage() const { return heritage_; }
   /// Takes clients and sessions over, before the workers' first turn. What belongs to the control
-  /// sockets is kept until go_on().
+  /// sockets is kept until watch_sockets().
   Status take_over(Assembly& parts);
   /// Watches the sockets of the other process and of its clients, while it can still go on with
   /// them. Nothing is taken from them.

@@ -28,8 +28,8 @@ inline constexpr Nanos kFollowInterval = millis(50);
 /// While a link is down, its state is read this often for the addresses that wait for it:
 /// on_link_up() is not called for a link that is up again before its loss was noticed.
 inline constexpr Nanos kLinkLookInterval = seconds(1);
-/// Connections wait so long for an address that waits for a link: as for a neighbour that does not
-/// answer.
+/// Connections wait for an address until its port has had no link for so long, as for a neighbour
+/// that does not answer. Later ones end at once, until the link is there.
 inline constexpr Nanos kLinkWaitMax = kRetransmitTime * kSolicitsMax;
 
 /// Default routers that are stored of one port. Those that are heard on one port take no places of

@@ -229,7 +229,11 @@ class Sessions(AllReduce):
                 ranks = [pid for pid in ranks_left(self.marker) if is_rank(pid)]
             sessions = [os.getsid(pid) for pid in (launcher.pid, *ranks)]
             launcher.send_signal(signal.SIGINT)
-            _, error = launcher.communicate(timeout=BOUND_S)
+            try:
+                _, error = launcher.communicate(timeout=BOUND_S)
+            except subprocess.TimeoutExpired:
+                launcher.kill()
+                raise
         self.assertEqual(launcher.returncode, 1)
         self.assertIn("interrupted", error)
         return sessions

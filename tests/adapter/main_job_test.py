@@ -406,21 +406,30 @@ class Streams(UnharmedJob):
         too: only its log tells why the slow one went."""
         process = self.start(hosts.a, hosts.b, "--json", "--verbose", iterations=iterations,
                              LYRE_STREAMS="2")
-        slow = next(iter(self.senders(hosts.a)), None)
+        before = self.senders(hosts.a)
+        slow = next(iter(before), None)
+        has_another = False
         if slow is not None:
             hosts.wire.slow_down(slow[1], "8mbit")
-            self.await_departure(process, hosts.a, slow)
+            has_another = self.await_another(process, hosts.a, slow, before)
         said = self.expect_all_verified(process, iterations)
         if slow is not None:
             hosts.wire.speed_up()
-        return re.search(self.REPLACED, said) is not None
+        return has_another and re.search(self.REPLACED, said) is not None
 
-    def await_departure(self, process, host, stream):
-        """Waits until the job, which may end meanwhile, sends no more over it."""
+    def await_another(self, process, host, stream, before):
+        """Waits until the job sends no more over `stream`, and over one that was not there before.
+        False: the job ended meanwhile."""
         deadline = time.monotonic() + BOUND_S
-        while process.poll() is None and stream in self.senders(host):
+        seen = set(before)
+        while process.poll() is None:
+            now = self.senders(host)
+            seen.update(now)
+            if stream not in now and seen.difference(before):
+                return True
             self.assertLess(time.monotonic(), deadline, "no peer redials the slow stream")
             time.sleep(0.1)
+        return False
 
     def test_a_slow_wire_is_no_reason_for_another_stream(self):
         hosts = self.wired_hosts(Switch(NO_OFFLOADS))

@@ -156,7 +156,8 @@ def run_all(cases, seed):
         try:
             run_case(case, seed)
             verdict = "ok"
-        except (CaseFailed, CaptureError, BridgeError, DaemonError, CommandFailed) as error:
+        except (CaseFailed, CaptureError, BridgeError, DaemonError, CommandFailed,
+                processes.NoLine) as error:
             failed += 1
             verdict = (f"FAILED: {error}\n  repeat: tests/interop/matrix.py --build "
                        f"{bed.options.build} --seed {seed} --case {text_of(case)}")

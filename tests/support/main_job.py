@@ -38,7 +38,7 @@ def kernel_wire(stack):
         namespaces = {"A": wire.left, "B": wire.right}
         for name, address in KERNEL_ADDRESSES.items():
             wire.give_address(namespaces[name], address)
-    except (NetworkError, CommandFailed) as error:
+    except (NetworkError, CommandFailed) as error:  # a measurement, which loopback serves too
         say(f"kernel TCP is measured on loopback ({error})")
         return []
     arguments = []

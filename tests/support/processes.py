@@ -46,14 +46,15 @@ class NoLine(AssertionError):
 
 def read_line(process, timeout_s, pipe=None):
     """The next line that the process writes to `pipe`, its stderr by default; what there is of it
-    at the end of the pipe. Raises NoLine. Nobody may read from the pipe object before: its buffer
-    would hide lines."""
+    at the end of the pipe. Ends a process that writes none, and raises NoLine. Nobody may read from
+    the pipe object before: its buffer would hide lines."""
     descriptor = (pipe or process.stderr).fileno()
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     line, deadline = b"", time.monotonic() + timeout_s
     while not line.endswith(b"\n"):
         if not poller.poll(max(0, deadline - time.monotonic()) * 1000):
+            end(process)
             raise NoLine(f"{process.args}: no line within {timeout_s} s, after {line!r}")
         if not (byte := os.read(descriptor, 1)):
             break
