@@ -62,6 +62,14 @@ def read_line(process, timeout_s, pipe=None):
     return line.decode()
 
 
+def forget_lines(pipe):
+    """Reads what has been written to the pipe."""
+    poller = select.poll()
+    poller.register(pipe.fileno(), select.POLLIN)
+    while poller.poll(0) and os.read(pipe.fileno(), 1 << 16):
+        pass
+
+
 def end(process, patience_s=10):
     """Terminates the process, kills it after `patience_s`; returns its exit status."""
     if process.poll() is None:

@@ -65,7 +65,18 @@ class Lines(unittest.TestCase):
                         stderr=subprocess.PIPE) as process:
             with self.assertRaisesRegex(processes.NoLine, "read it.* no line within 0.2 s"):
                 processes.read_line(process, 0.2)
+            self.assertIsNotNone(process.poll(), "it is ended")
             process.stdin.close()
+
+    def test_those_that_nobody_wants_are_forgotten(self):
+        with self.shell("printf 'old\\nold\\n'; read it; echo new; read it", text=True,
+                        stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            self.assertEqual(processes.read_line(process, PATIENCE_S, process.stdout), "old\n")
+            processes.forget_lines(process.stdout)
+            self.assertIsNone(process.poll())
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            self.assertEqual(processes.read_line(process, PATIENCE_S, process.stdout), "new\n")
 
 
 if __name__ == "__main__":
