@@ -24,7 +24,7 @@ class Symbols(unittest.TestCase):
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def library(self, name, text):
+    def linked(self, name, text):
         path = os.path.join(self.folder, name)
         subprocess.run([*COMPILER, "-shared", "-fPIC", "-nostdlib", "-x", "c++", "-", "-lc",
                         "-o", path], input=f'extern "C" {{\n{text}}}\n', text=True, check=True,
@@ -33,7 +33,7 @@ class Symbols(unittest.TestCase):
 
     def problems(self, plugin=PLUGIN, lyred=LYRED):
         done = subprocess.run([sys.executable, os.path.join(HERE, "symbols.py"),
-                               self.library("plugin.so", plugin), self.library("lyred", lyred)],
+                               self.linked("plugin.so", plugin), self.linked("lyred", lyred)],
                               stdout=subprocess.PIPE, text=True, check=False, timeout=BOUND_S)
         lines = done.stdout.splitlines()
         self.assertEqual(done.returncode, 1 if lines else 0, lines)
