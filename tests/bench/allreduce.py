@@ -11,7 +11,7 @@ import needs
 import processes
 from cores_apart import CoresApart, are_near
 from driver_share import DriverShare
-from measures import (HONEST, KERNEL, SUPER, SUPER_TRUSTED, TRUSTED, Failed, has_super_packets,
+from measures import (HONEST, KERNEL, SUPER, SUPER_PACKETS, TRUSTED, Failed, has_super_packets,
                       kernel_wire, output_of, pass_through)
 from record import Row
 from rest import processor_s
@@ -178,7 +178,7 @@ class Job:
         self._bench, self._sizes, self._iterations = bench, sizes, iterations
         self._computing = computing
         self._options = list(options)
-        self._offloads, self._sections = (SUPER, SUPER_TRUSTED) if is_uncut else (HONEST, TRUSTED)
+        self._offloads, self._sections = (SUPER, SUPER_PACKETS) if is_uncut else (HONEST, TRUSTED)
         self._counts_processor = counts_processor
         self._wire = wire
         self._reports = []

@@ -11,7 +11,8 @@ import time
 import processes
 from network import VethPair
 from record import Row
-from two_hosts import ADDRESSES, TwoHosts, cores, scratch_folder, super_packets_refusal
+from two_hosts import (ADDRESSES, SUPER_PACKETS, TwoHosts, cores, scratch_folder,
+                       super_packets_refusal)
 
 KERNEL = {"left": "10.9.4.1", "right": "10.9.4.2"}
 PORT = 5201
@@ -29,7 +30,6 @@ TRUSTED = {"port": {"trusted": True}}
 MANY_CLOSE = {**TRUSTED, "tcp": {"connections_max": 65536}}
 # Packets of up to 64 KiB cross it uncut.
 SUPER = ["tso", "on", "gso", "on", "gro", "on", "tx", "on"]
-SUPER_TRUSTED = {"port": {"trusted": True, "super_packets": True}}
 
 
 class Failed(Exception):
@@ -320,7 +320,7 @@ def bulk_with_checksums(bench, mtu, group, seconds):
         contest.run()
     if not has_super_packets(bench):
         return
-    with TwoHosts(bench.programs, mtu, sections=SUPER_TRUSTED) as hosts, \
+    with TwoHosts(bench.programs, mtu, sections=SUPER_PACKETS) as hosts, \
             kernel_wire(SUPER, mtu) as wire:
         lyre, above = lyre_side(hosts), kernel_side(bench.programs, wire)
         contest = Contest(bench, group)

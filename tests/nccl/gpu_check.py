@@ -24,7 +24,7 @@ sys.path[:0] = [os.path.join(FOLDER, "..", "support"), os.path.join(FOLDER, ".."
 
 import processes
 from daemon import Programs
-from measures import HONEST, KERNEL, SUPER, SUPER_TRUSTED, TRUSTED, kernel_wire
+from measures import HONEST, KERNEL, SUPER, SUPER_PACKETS, TRUSTED, kernel_wire
 from two_hosts import TwoHosts, scratch_folder
 
 SKIPPED = 77
@@ -244,7 +244,7 @@ def main():
     processes.adopt_orphans()
     of_ranks = [f"--collective={name}" for name in options.collective] + [
         f"--bytes={size}" for size in options.bytes]
-    offloads, sections = (SUPER, SUPER_TRUSTED) if options.uncut else (HONEST, TRUSTED)
+    offloads, sections = (SUPER, SUPER_PACKETS) if options.uncut else (HONEST, TRUSTED)
     with TwoHosts(Programs(options.build), options.mtu, sections,
                   cores_of=cores_of(options.workers)) as hosts, \
             kernel_wire(offloads, options.mtu) as wire:
