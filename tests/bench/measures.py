@@ -9,6 +9,7 @@ import tempfile
 import time
 
 import processes
+from cores_apart import line_ns_now
 from network import VethPair
 from record import Row
 from two_hosts import (ADDRESSES, SUPER_PACKETS, TwoHosts, cores, scratch_folder,
@@ -367,8 +368,10 @@ def round_trips(bench, group, sides, size):
     label = f"{size} B"
     if not any(bench.table.wants(group, f"{who}{label}") for who in ("", "kernel, ")):
         return
+    distances = {name: [] for name in sides}
     for _ in range(bench.rounds):
         for name, (running, spin) in sides.items():
+            distances[name].append(line_ns_now(bench.program("tests/bench/line_probe")))
             with running() as side:
                 reports[name].append(side.run([*arguments, *spin], spin)["ping_pong"])
     for key in ("p50", "p99", "p999"):
@@ -378,7 +381,8 @@ def round_trips(bench, group, sides, size):
                 f"{label}, {key}", [])
             rows[name] = Row(group, title, "us", [r[f"{key}_ns"] / 1e3 for r in reports[name]],
                              "lyre perf client " + " ".join([*kernel, *arguments, *spin]),
-                             rows.get("kernel"), lower_is_better=True)
+                             rows.get("kernel"), lower_is_better=True,
+                             line_ns=distances[name])
             bench.table.add(rows[name])
 
 
