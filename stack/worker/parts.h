@@ -55,7 +55,7 @@ struct Parts {
   Neighbourhood neighbourhood{state, output, lifecycle};
   PassiveOpen passive_open{state, lifecycle, output};
   ReceivePressure pressure{state, {lifecycle, payload, replies}};
-  SegmentInput segment_input{state, {lifecycle, payload, passive_open, pressure}};
+  SegmentInput segment_input{state, {lifecycle, payload, passive_open, pressure, holds}};
   IcmpInput icmp_input{state, {output, segment_input, lifecycle}};
   PacketInput input{state, {segment_input, icmp_input, neighbourhood}};
   InterWorker inter_worker{state, {lifecycle, input, neighbourhood, replies}};

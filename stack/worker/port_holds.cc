@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "stack/io/packet_io.h"
+#include "stack/wire/bytes.h"
 #include "stack/worker/port.h"
 
 namespace lyre::worker {
@@ -40,6 +41,21 @@ bool PortHolds::holds_memory_of(session::Session& waiting) {
   }
   waiting.fence = 0;
   return false;
+}
+
+/// Segments of other peers with the same two ports make the wait longer than it must be.
+void PortHolds::fence_unsent(uint32_t conn, SeqNum ack) {
+  session::Session& acked = state_.session(conn);
+  const FourTuple& tuple = state_.engine.tuple(conn);
+  const Port& port = state_.ports[acked.port];
+  const bool reads_acked_text = std::ranges::any_of(port.waiting(), [&](const io::PacketBuf* sent) {
+    if (sent->piece_count == 0) return false;
+    const uint8_t* tcp = sent->data + io::kEthernetHeaderBytes + sent->l3_bytes;
+    return wire::read_be16(tcp) == tuple.local.port &&
+           wire::read_be16(tcp + 2) == tuple.remote.port &&
+           SeqNum(wire::read_be32(tcp + 4)).before(ack);
+  });
+  if (reads_acked_text) acked.fence = port.queued();
 }
 
 /// The last piece of the region is in one of the packets that the ports have been given by now.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "stack/base/nanos.h"
+#include "stack/base/seq_num.h"
 #include "stack/session/session.h"
 #include "stack/worker/backoff.h"
 #include "stack/worker/packet_output.h"
@@ -25,6 +26,12 @@ class PortHolds {
   /// True while the session's port may read memory that the client would get back: from now on the
   /// port is waited for, and the notifier holds the session. The end of the wait clears the fence.
   bool holds_memory_of(session::Session& waiting);
+  /// The peer acknowledged text before `ack`. Where that includes text that still waits for the
+  /// port, which nobody can have received, the session gets a fence.
+  void on_acked(uint32_t conn, SeqNum ack) {
+    if (!state_.ports[state_.session(conn).port].waiting().empty()) [[unlikely]]
+      fence_unsent(conn, ack);
+  }
   /// True while a port holds a piece of the region, or is still to be given one.
   bool is_held(uint32_t region);
   /// Puts a region that is held aside, and waits for all ports that were given packets by now.
@@ -57,6 +64,7 @@ class PortHolds {
     uint32_t nudged_packets = 0;  ///< in this wait
     Backoff backoff{kHoldRetryFirst, kHoldRetryLongest};
   };
+  void fence_unsent(uint32_t conn, SeqNum ack);
   bool has_unsent_pieces(uint32_t region) const;
   void reclaim(uint8_t port);
   uint64_t first_fence(uint8_t port) const;

@@ -164,6 +164,7 @@ PacketFate SegmentInput::input(uint32_t conn, const tcp::SegmentIn& segment) {
     const bool waits = state_.sessions[conn].has_readable || !effects.has_readable;
     if (waits && is_small(conn, segment)) parts_.payload.join_small(conn, effects.kept_run);
   }
+  if (effects.acked_bytes > 0) parts_.holds.on_acked(conn, segment.ack);
   parts_.lifecycle.apply(conn, effects);
   return effects.payload_kept ? PacketFate::kKept : PacketFate::kUnused;
 }

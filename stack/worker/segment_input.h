@@ -9,6 +9,7 @@
 #include "stack/tcp/segment.h"
 #include "stack/worker/packet_fate.h"
 #include "stack/worker/passive_open.h"
+#include "stack/worker/port_holds.h"
 #include "stack/worker/receive_pressure.h"
 #include "stack/worker/received_payload.h"
 #include "stack/worker/segment_merger.h"
@@ -30,6 +31,7 @@ class SegmentInput {
     ReceivedPayload& payload;
     PassiveOpen& passive_open;
     ReceivePressure& pressure;
+    PortHolds& holds;
   };
   SegmentInput(WorkerState& state, const Parts& parts)
       : state_(state), parts_(parts), merger_(state.memory.rx_slot_bytes()) {}

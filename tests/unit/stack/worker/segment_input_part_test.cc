@@ -11,6 +11,8 @@ constexpr uint32_t kText = 600;
 
 class SegmentInputPartTest : public ConnectedParts {
  protected:
+  explicit SegmentInputPartTest(const io::sim::LinkOptions& options = {})
+      : ConnectedParts(options) {}
   ~SegmentInputPartTest() override { memory.release(taken_); }
 
   /// Receives it, and leaves it where it waits for what may continue it.
@@ -270,6 +272,47 @@ TEST_F(SegmentInputBesideAnother, WithoutRoomInTheRingItIsDroppedAndCounted) {
   EXPECT_EQ(segment_input.redirect(memory.alloc_rx(), tuple), PacketFate::kKept);
   EXPECT_EQ(drops(Drop::kRedirectFull), 1u);
   EXPECT_EQ(memory.rx_slots_free(), slots_free);
+}
+
+/// A port that takes one packet at a time: the second one of a text waits.
+class SlowPort : public SegmentInputPartTest {
+ protected:
+  static constexpr uint32_t kSegment = 536;
+
+  SlowPort() : SegmentInputPartTest({.frames_max = 1}) {
+    announcements.announce_all();
+    LYRE_CHECK(next_completion().has_value());  // kConnected
+    channel::Submission entry{.op = channel::Op::kSend, .session = state.name_of(conn)};
+    entry.body.send.bytes = 2 * kSegment;
+    submit(entry);
+    LYRE_CHECK(submissions.take() == 1 && transmission.transmit() == 2);
+    LYRE_CHECK(state.ports[0].waiting().size() == 1);
+  }
+  void acknowledge(uint32_t bytes) {
+    ip::TcpOutput out = segment(conn, 0, 0);
+    out.header.ack = out.header.ack + bytes;
+    receive(ip::tcp_frame(out));
+  }
+};
+
+/// Nobody can have received what waits, and the port will read it from the client's memory.
+TEST_F(SlowPort, MemoryOfTextThatIsAcknowledgedBeforeItIsSentStaysThePorts) {
+  acknowledge(2 * kSegment);
+  announcements.announce_all();
+  EXPECT_FALSE(next_completion().has_value());
+  take_frames();
+  take_frames();
+  holds.end_turn();
+  holds.advance();
+  announcements.announce_all();
+  const auto done = next_completion();
+  ASSERT_TRUE(done.has_value());
+  EXPECT_EQ(done->event, channel::Event::kSendDone);
+}
+
+TEST_F(SlowPort, TextThatWaitsDelaysNothingThatWasSent) {
+  acknowledge(kSegment);
+  EXPECT_EQ(state.session(conn).fence, 0u);
 }
 
 }  // namespace
