@@ -246,6 +246,9 @@ inline constexpr int64_t kVerbsRefusedNs = 2'000'000'000;
 /// After how long a device sends again what is not acknowledged: 4.096 us * 2^14, 67 ms. It does so
 /// seven times, so that a silent path is given up after about half a second.
 inline constexpr int64_t kVerbsTimeout = 14;
+/// A queue pair whose device reports nothing is given up when the time of all its tries is over,
+/// with the timeout that is set, and after this at the latest: a timeout of 20 has its 34 s.
+inline constexpr int64_t kQueuePairStallNsMax = 60'000'000'000;
 /// A queue pair has so many receives of so many bytes posted, and as many sends at most under way.
 inline constexpr uint32_t kQueuePairSlots = 16;
 inline constexpr uint32_t kQueuePairSlotBytes = 64 * 1024;
@@ -257,7 +260,7 @@ inline constexpr size_t kExposedBytesMin = kZeroCopyBytesMin;
 /// Queue pairs of one comm.
 inline constexpr size_t kQueuePairsMax = 8;
 /// Another queue pair is offered after this long, then after twice that, up to the limit. One that
-/// lasted for kQueuePairProvenNs begins anew.
+/// lasted for kQueuePairProvenNs and the time of its device's tries begins anew.
 inline constexpr int64_t kOfferNsMin = 100'000'000;
 /// An offer that is not answered is made again no earlier than this.
 inline constexpr int64_t kOfferAnswerNs = 1'000'000'000;

@@ -7,6 +7,8 @@
 #include "nccl_adapter/limits.h"
 #include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/protocol/bytes.h"
+#include "nccl_adapter/transport/address.h"
+#include "nccl_adapter/transport/rails.h"
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -168,18 +170,44 @@ void QueuePairs::note_failure(Place& place) {
   place.offer_ns = ground_.environment->now_ns() + pause_ns(place.failures++);
 }
 
+void QueuePairs::note_path_failure(Place& place) {
+  note_failure(place);
+  if (!is_none(place.own)) place.failed.note(place.own, place.remote);
+}
+
 // Said once as long as it stays the same.
 void QueuePairs::note_none(Place& place, const std::string& why) {
-  note_failure(place);
+  note_path_failure(place);
   if (why == trouble_) return;
   trouble_ = why;
   log_info("there is no queue pair %u: %s", place.lane.index, why.c_str());
 }
 
+// That this host has no RDMA device was said by init.
+void QueuePairs::note_no_place(Place& place, const VerbsDevices& verbs) {
+  note_failure(place);
+  const std::string why = why_no_place(&verbs);
+  if (why == trouble_) return;
+  trouble_ = why;
+  if (why == kNoDevice) return;
+  log_info("there is no queue pair %u: %s", place.lane.index, why.c_str());
+}
+
+// A device reports a path that does not work when all its tries are over.
+bool QueuePairs::has_lasted(const Place& place) const {
+  return ground_.environment->now_ns() - place.attached_ns >=
+         kQueuePairProvenNs + place.lane.transport->patience_ns();
+}
+
 void QueuePairs::note_lost(const Lane& lane, const std::string& why) {
   Place& lost = *place(lane.index);
-  if (ground_.environment->now_ns() - lost.attached_ns >= kQueuePairProvenNs) lost.failures = 0;
-  note_failure(lost);
+  if (has_lasted(lost)) {
+    lost.failures = 0;
+    lost.failed.forget();
+    note_failure(lost);
+  } else {
+    note_path_failure(lost);
+  }
   trouble_ = why;
   log_info("queue pair %u is lost (%s): %s", lane.index, lane.path_text.c_str(), why.c_str());
 }
@@ -230,28 +258,32 @@ void QueuePairs::offer(const Address& remote, size_t device) {
   Lane* over = is_due ? ground_.streams->for_queue_pairs(now_ns) : nullptr;
   if (over == nullptr) return;
   verbs->look(now_ns);
-  const std::vector<VerbsPlace> own =
-      verbs->places_of(device, ground_.environment->ports(), remote);
-  grow(std::max<size_t>(own.size(), 1));
+  const VerbsChoice choice = verbs->offers(device, ground_.environment->ports(), remote);
+  grow(std::max<size_t>(choice.queue_pairs, 1));
   for (size_t i = 0; i < places_.size(); ++i) {
     Place& due = *places_[i];
     if (due.lane.is_up() || now_ns < due.offer_ns) continue;
-    if (i < own.size()) {
-      offer_one(due, own[i], *over);
+    if (i < choice.queue_pairs) {
+      offer_one(due, choice, *over);
     } else {
-      // What devices this host has was said once a process.
       due.made.reset();
-      note_failure(due);
-      trouble_ = why_no_place(verbs);
+      note_no_place(due, *verbs);
     }
   }
 }
 
-void QueuePairs::offer_one(Place& place, const VerbsPlace& from, Lane& over) {
+std::unique_ptr<QueuePair> QueuePairs::make(Place& place, const VerbsChoice& choice,
+                                            bool is_receiver, std::string* why) {
+  const VerbsPlace& from = place.failed.choose(choice, place.lane.index, place.remote);
+  place.own = from.gid.address;
+  return QueuePair::make(from, use(place, is_receiver), why);
+}
+
+void QueuePairs::offer_one(Place& place, const VerbsChoice& choice, Lane& over) {
   if (place.made != nullptr) ++place.failures;  // it was not answered
   ++place.incarnation;
   std::string why;
-  place.made = QueuePair::make(from, use(place, false), &why);
+  place.made = make(place, choice, false, &why);
   if (place.made == nullptr) return note_none(place, why);
   place.offer_ns =
       ground_.environment->now_ns() + std::max(pause_ns(place.failures), kOfferAnswerNs);
@@ -312,10 +344,13 @@ bool QueuePairs::on_offer(const FrameHeader& header, std::span<const uint8_t> pa
   grow(static_cast<size_t>(header.message) + 1);
   Place& named = *place(header.message);
   if (header.offset <= named.incarnation || is_closed_) return true;
-  if (named.lane.is_up()) ground_.drop(named.lane);
+  if (named.lane.is_up()) {
+    if (!has_lasted(named)) named.failed.note(named.own, named.remote);
+    ground_.drop(named.lane);
+  }
   named.incarnation = static_cast<uint32_t>(header.offset);
   std::string why;
-  std::unique_ptr<QueuePair> made = answer(named, terms, &why);
+  std::unique_ptr<QueuePair> made = answer(named, terms, over, &why);
   if (made == nullptr) {
     note_none(named, why);
     say_decline(over, header.message, header.offset, why);
@@ -348,23 +383,27 @@ size_t QueuePairs::expose(const Lane& lane, const RequestTable& receives, std::s
   return bytes;
 }
 
-// From the port whose address is closest; where several are, the lanes take them in turn.
-std::unique_ptr<QueuePair> QueuePairs::answer(const Place& place, const QueuePairTerms& terms,
-                                              std::string* why) const {
-  VerbsDevices* verbs = ground_.environment->verbs();
-  const int64_t now_ns = ground_.environment->now_ns();
-  if (verbs != nullptr) verbs->look(now_ns);
-  std::vector<VerbsPlace> from;
-  if (verbs != nullptr) from = verbs->places(terms.gid);
-  if (from.empty()) {
+// The rail is that of the stream which brought the offer: the sender chose it by the port that NCCL
+// named here.
+std::unique_ptr<QueuePair> QueuePairs::answer(Place& place, const QueuePairTerms& terms,
+                                              const Lane& over, std::string* why) {
+  Environment& environment = *ground_.environment;
+  VerbsDevices* verbs = environment.verbs();
+  VerbsChoice choice;
+  if (verbs != nullptr) {
+    verbs->look(environment.now_ns());
+    const size_t rail = port_at(environment.ports(), over.local_address);
+    choice = verbs->answers(rail, environment.ports(), terms.gid);
+  }
+  place.own = {};
+  place.remote = terms.gid;
+  if (choice.places.empty()) {
     *why = why_no_place(verbs);
     return nullptr;
   }
-  const auto bits = [&](const VerbsPlace& one) { return common_bits(one.gid.address, terms.gid); };
-  const auto closest = static_cast<size_t>(std::count_if(
-      from.begin(), from.end(), [&](const auto& one) { return bits(one) == bits(from.front()); }));
-  auto made = QueuePair::make(from[place.lane.index % closest], use(place, true), why);
-  const bool is_connected = made != nullptr && verbs->connect(*made, terms, now_ns, why);
+  auto made = make(place, choice, true, why);
+  const bool is_connected =
+      made != nullptr && verbs->connect(*made, terms, environment.now_ns(), why);
   return is_connected ? std::move(made) : nullptr;
 }
 

@@ -13,6 +13,7 @@
 #include "nccl_adapter/protocol/frame.h"
 #include "nccl_adapter/transport/environment.h"
 #include "nccl_adapter/transport/lanes.h"
+#include "nccl_adapter/transport/verbs/failed_places.h"
 #include "nccl_adapter/transport/verbs/queue_pair.h"
 
 namespace lyre::nccl_adapter {
@@ -87,6 +88,9 @@ class QueuePairs {
     uint32_t failures = 0;            ///< in a row
     int64_t offer_ns = 0;             ///< not before
     int64_t attached_ns = 0;
+    Address own{};     ///< GID of the last attempt; all zeros: there was no port for it
+    Address remote{};  ///< the peer's; all zeros at the sender, which does not choose by it
+    FailedPlaces failed;
   };
 
   static QueuePair* queue_pair(const Lane& lane);
@@ -96,12 +100,18 @@ class QueuePairs {
   void on_decline(const FrameHeader& header, std::span<const uint8_t> payload);
   bool on_offer(const FrameHeader& header, std::span<const uint8_t> payload, Lane& over);
   void grow(size_t count);
-  void offer_one(Place& place, const VerbsPlace& from, Lane& over);
+  void offer_one(Place& place, const VerbsChoice& choice, Lane& over);
   void note_failure(Place& place);
+  void note_path_failure(Place& place);
   void attach(Place& place, std::unique_ptr<QueuePair> queue_pair);
   void note_none(Place& place, const std::string& why);
-  std::unique_ptr<QueuePair> answer(const Place& place, const QueuePairTerms& terms,
-                                    std::string* why) const;
+  void note_no_place(Place& place, const VerbsDevices& verbs);
+  std::unique_ptr<QueuePair> make(Place& place, const VerbsChoice& choice, bool is_receiver,
+                                  std::string* why);
+  std::unique_ptr<QueuePair> answer(Place& place, const QueuePairTerms& terms, const Lane& over,
+                                    std::string* why);
+  /// REQUIRES: its lane is up.
+  bool has_lasted(const Place& place) const;
   QueuePair::Use use(const Place& place, bool is_receiver) const;
 
   Ground ground_;

@@ -32,6 +32,7 @@ AnswerCode RecvComm::join(const Hello& hello, Stream* stream, std::span<const ui
   sender_ = stream->remote();
   sender_.port = hello.listen_port;
   own_ = stream->local();
+  std::copy(std::begin(own_.address), std::end(own_.address), lane.local_address.begin());
   lane.version = common_version(hello);
   lane.attach(std::make_unique<Stream>(std::move(*stream)), hello.incarnation,
               environment()->now_ns());

@@ -51,7 +51,7 @@ class Instance final : public Environment, private CommOwner {
   bool note_daemon_error(int code) override;
   Memory* take_memory(const void* data, size_t bytes) override;
   void give_back_memory(Memory* memory) override;
-  /// Shows in `lyre comms` what is known of RDMA ports.
+  /// Shows in `lyre comms` what is known of RDMA ports, as of now.
   void show_verbs(const std::string& summary) { telemetry_.show_verbs(summary); }
   /// NCCL has no comm of it, and no listen comm with which an accept could succeed.
   bool is_idle() const;

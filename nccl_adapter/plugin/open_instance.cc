@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "nccl_adapter/abi/nccl_settings.h"
 #include "nccl_adapter/abi/setting_names.h"
@@ -37,22 +38,32 @@ void log_attached(const Instance& instance) {
            socket_path_text(instance.settings()), ports.c_str());
 }
 
-// Once a process: opening devices takes a while, and init is called for each communicator.
-const VerbsReport& find_verbs(const Settings& settings) {
-  static const VerbsReport& found = *new VerbsReport([&] {
-    std::string why = "LYRE_VERBS=off";
-    const VerbsApi* api = settings.verbs == VerbsUse::kOff ? nullptr : load_verbs(&why);
-    VerbsReport report = report_verbs(api, why, settings);
-    for (const std::string& line : report.lines) log_info("%s", line.c_str());
-    return report;
-  }());
-  return found;
+/// Init is called for each communicator: most find what the one before has found.
+void log_once(const std::vector<std::string>& lines) {
+  static std::mutex& mutex = *new std::mutex;
+  static std::vector<std::string>& last = *new std::vector<std::string>;
+  const std::lock_guard lock(mutex);
+  if (lines == last) return;
+  last = lines;
+  for (const std::string& line : lines) log_info("%s", line.c_str());
 }
 
+/// At each init: a port may be up, or down, since the one before. It opens the devices, as a
+/// communicator that uses them does once more.
+VerbsReport find_verbs(const Settings& settings) {
+  std::string why = "LYRE_VERBS=off";
+  const VerbsApi* api = settings.verbs == VerbsUse::kOff ? nullptr : load_verbs(&why);
+  VerbsReport report = report_verbs(api, why, settings);
+  log_once(report.lines);
+  return report;
+}
+
+/// Comms of later inits wait for a port that is away.
 bool is_possible(const Settings& settings) {
-  if (settings.verbs != VerbsUse::kOnly || find_verbs(settings).why_none.empty()) return true;
-  log_warn("LYRE_VERBS=only, and no data can go over RDMA: %s",
-           find_verbs(settings).why_none.c_str());
+  if (settings.verbs != VerbsUse::kOnly || known_port_count() > 0) return true;
+  const std::string why_none = find_verbs(settings).why_none;
+  if (why_none.empty()) return true;
+  log_warn("LYRE_VERBS=only, and no data can go over RDMA: %s", why_none.c_str());
   return false;
 }
 
@@ -193,8 +204,9 @@ std::unique_ptr<Instance> open_instance(const Settings& settings, uint64_t commu
     return nullptr;
   }
   log_attached(*instance);
-  instance->show_verbs(find_verbs(settings).summary);
-  set_known_ports(instance->ports(), find_verbs(settings).usable, settings.latency_us);
+  const VerbsReport verbs = find_verbs(settings);
+  instance->show_verbs(verbs.summary);
+  set_known_ports(instance->ports(), verbs.usable, settings.latency_us);
   return instance;
 }
 

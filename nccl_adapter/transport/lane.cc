@@ -75,10 +75,7 @@ void Lane::note_rate(uint64_t bytes_per_s, bool is_busy) {
   rate_bytes_per_s = std::max(bytes_per_s, rate_bytes_per_s - faded);
 }
 
-// TCP sends again after one timeout, and after two more if that was lost, too (RFC 6298 5.5).
-int64_t Lane::stall_ns() const {
-  return std::max(kStallNs, static_cast<int64_t>(transport->rto_us()) * 1'000 * kStallTimeouts);
-}
+int64_t Lane::stall_ns() const { return std::max(kStallNs, transport->patience_ns()); }
 
 bool Lane::is_stalled(int64_t now_ns) const {
   return is_up() && transport->unacked_bytes() > 0 && now_ns - moved_ns >= stall_ns();

@@ -64,6 +64,7 @@ struct Lane final : SessionOwner {
   std::unique_ptr<Transport> transport;  ///< nullptr: no session
   FrameProgress reader;
   uint16_t version = kProtocolVersionMin;  ///< of the protocol that the session speaks
+  Address local_address{};  ///< receiving comms, of a stream: this end's, or that of the last one
 
   // ---- Sending comms: what the stream carries, and its making ----
   std::deque<SentChunk> sent;  ///< not known to be placed

@@ -142,6 +142,13 @@ std::vector<Address> usable_addresses(std::span<const lyre_port> ports,
   return remotes;
 }
 
+size_t port_at(std::span<const lyre_port> ports, const Address& address) {
+  const auto found = std::find_if(ports.begin(), ports.end(), [&](const lyre_port& port) {
+    return has_address(port, address);
+  });
+  return found != ports.end() ? static_cast<size_t>(found - ports.begin()) : 0;
+}
+
 Address address_of(const lyre_port& port) { return to_address(port.address); }
 
 Address address_towards(const lyre_port& port, const Address& remote) {

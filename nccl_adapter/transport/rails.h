@@ -49,6 +49,8 @@ std::vector<Address> beginning_with(const Address& first, std::vector<Address> a
 std::vector<Address> usable_addresses(std::span<const lyre_port> ports,
                                       std::vector<Address> remotes);
 
+/// Which of them has the address; the first one where none has.
+size_t port_at(std::span<const lyre_port> ports, const Address& address);
 /// The address that others are told.
 Address address_of(const lyre_port& port);
 /// The port's address of the family of `remote`, from which to speak to it; the one that others are

@@ -44,8 +44,11 @@ class Stream final : public Transport {
   uint64_t unacked_bytes() const override { return lyre_unacked_bytes(session_); }
   /// TCP's windowed minimum.
   uint64_t rtt_min_us() const override { return lyre_rtt_min_us(session_); }
-  /// TCP's retransmission timeout as of the last acknowledgement.
-  uint64_t rto_us() const override { return lyre_rto_us(session_); }
+  /// TCP sends again after one retransmission timeout, which is that of the last acknowledgement,
+  /// and after two more if that was lost, too (RFC 6298 5.5).
+  int64_t patience_ns() const override {
+    return static_cast<int64_t>(lyre_rto_us(session_)) * 1'000 * kStallTimeouts;
+  }
   bool is_window_closed() const override { return lyre_is_window_closed(session_) != 0; }
   bool is_blocked() const override {
     return parked_bytes_ > 0 || parked_region_ != nullptr || !unsent_.empty();

@@ -65,8 +65,8 @@ class Transport {
   virtual uint64_t unacked_bytes() const = 0;
   /// The smallest round trip; 0: not measured yet.
   virtual uint64_t rtt_min_us() const = 0;
-  /// After this much silence bytes are sent again; 0: not known.
-  virtual uint64_t rto_us() const = 0;
+  /// The time in which it sends again what is not acknowledged, often enough; 0: not known.
+  virtual int64_t patience_ns() const = 0;
   /// The peer's host answers and has no room: its process does not read.
   virtual bool is_window_closed() const = 0;
   /// Something waits for room.

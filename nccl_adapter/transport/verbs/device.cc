@@ -6,24 +6,26 @@
 #include <cstring>
 #include <utility>
 
+#include "nccl_adapter/transport/verbs/memory_error.h"
 #include "nccl_adapter/transport/verbs/queue_pair.h"
 
 namespace lyre::nccl_adapter {
 namespace {
 
-// Room for hundreds of queue pairs.
-constexpr uint32_t kCompletionsMax = 16'384;
+// Room for 341 queue pairs. Drivers add an entry and round up to a power of two: mlx5 locks 1 MiB.
+constexpr uint32_t kCompletionsMax = 16'383;
+// Less is not tried: room for ten.
+constexpr uint32_t kCompletionsMin = 511;
 constexpr int kCompletionsPerPoll = 32;
 // One busy queue pair does not keep the others' callers waiting.
 constexpr int kPollsMax = 4;
 constexpr int kEventsMax = 16;
 
+// Of the whole device.
 std::string trouble_of(const ibv_async_event& event) {
   switch (event.event_type) {
     case IBV_EVENT_DEVICE_FATAL:
       return "the device is gone, or has failed";
-    case IBV_EVENT_PORT_ERR:
-      return "its port is down";
     case IBV_EVENT_CQ_ERR:
       return "its completion queue has overflowed";
     default:
@@ -75,15 +77,18 @@ VerbsDevice::~VerbsDevice() {
   api_.close_device(context_);
 }
 
+// A smaller one needs less locked memory, and has room for fewer queue pairs.
 bool VerbsDevice::create_completions(std::string* why) {
-  entries_ = std::min(ports_.front().limits.completions, kCompletionsMax);
-  cq_ = api_.create_cq(context_, static_cast<int>(entries_), nullptr, nullptr, 0);
-  if (cq_ != nullptr) return true;
-  *why = name_ + " gives no completion queue: " + std::strerror(errno);
+  for (entries_ = std::min(ports_.front().limits.completions, kCompletionsMax);; entries_ /= 2) {
+    cq_ = api_.create_cq(context_, static_cast<int>(entries_), nullptr, nullptr, 0);
+    if (cq_ != nullptr) return true;
+    if (entries_ / 2 < kCompletionsMin) break;
+  }
+  *why = name_ + " gives no completion queue: " + memory_error_text(errno);
   return false;
 }
 
-uint32_t VerbsDevice::add(QueuePair* queue_pair, uint32_t entries) {
+uint32_t VerbsDevice::add(QueuePair* queue_pair, uint8_t port, uint32_t entries) {
   if (is_lost() || entries > entries_ - entries_used_) return 0;
   // What destroyed queue pairs have left there takes room, too.
   for (uint32_t taken = 0; taken < entries_ && collect(); taken += kCompletionsPerPoll) {
@@ -91,7 +96,7 @@ uint32_t VerbsDevice::add(QueuePair* queue_pair, uint32_t entries) {
   entries_used_ += entries;
   while (++last_number_ == 0 || queue_pairs_.contains(last_number_)) {
   }
-  queue_pairs_.emplace(last_number_, queue_pair);
+  queue_pairs_.emplace(last_number_, User{queue_pair, port});
   return last_number_;
 }
 
@@ -101,7 +106,7 @@ void VerbsDevice::remove(uint32_t number, uint32_t entries) {
 
 QueuePair* VerbsDevice::find(uint64_t work_request) const {
   const auto found = queue_pairs_.find(static_cast<uint32_t>(work_request >> 32));
-  return found != queue_pairs_.end() ? found->second : nullptr;
+  return found != queue_pairs_.end() ? found->second.queue_pair : nullptr;
 }
 
 // False when the completion queue is empty.
@@ -128,7 +133,7 @@ bool VerbsDevice::poll() {
   const std::vector<uint32_t> touched = std::exchange(touched_, {});
   for (const uint32_t number : touched) {
     const auto found = queue_pairs_.find(number);
-    if (found != queue_pairs_.end()) found->second->notify();
+    if (found != queue_pairs_.end()) found->second.queue_pair->notify();
   }
   return !touched.empty();
 }
@@ -146,6 +151,7 @@ void VerbsDevice::read_events() {
 
 void VerbsDevice::on_event(const ibv_async_event& event) {
   if (const std::string why = trouble_of(event); !why.empty()) return lose(why);
+  if (event.event_type == IBV_EVENT_PORT_ERR) return lose_port(event.element.port_num);
   const bool is_of_ports =
       event.event_type == IBV_EVENT_GID_CHANGE || event.event_type == IBV_EVENT_PORT_ACTIVE;
   if (is_of_ports) return read_ports();
@@ -153,9 +159,9 @@ void VerbsDevice::on_event(const ibv_async_event& event) {
                                 event.event_type == IBV_EVENT_QP_REQ_ERR ||
                                 event.event_type == IBV_EVENT_QP_ACCESS_ERR;
   if (!is_of_queue_pair) return;
-  for (const auto& [number, queue_pair] : queue_pairs_) {
-    if (queue_pair != event.element.qp->qp_context) continue;
-    queue_pair->fail("the device reports an error of the queue pair");
+  for (const auto& [number, user] : queue_pairs_) {
+    if (user.queue_pair != event.element.qp->qp_context) continue;
+    user.queue_pair->fail("the device reports an error of the queue pair");
     touched_.push_back(number);
   }
 }
@@ -167,11 +173,24 @@ void VerbsDevice::read_ports() {
   if (!ports.empty()) ports_ = std::move(ports);
 }
 
+// The port is used again when the device says that it is active.
+void VerbsDevice::lose_port(int number) {
+  const auto is_it = [&](const VerbsPort& port) { return port.port == number; };
+  if (std::all_of(ports_.begin(), ports_.end(), is_it)) return lose("its port is down");
+  std::erase_if(ports_, is_it);
+  fail_queue_pairs(name_ + " port " + std::to_string(number) + ": the port is down", number);
+}
+
 void VerbsDevice::lose(const std::string& why) {
   if (is_lost()) return;
   why_lost_ = name_ + ": " + why;
-  for (const auto& [number, queue_pair] : queue_pairs_) {
-    queue_pair->fail(why_lost_);
+  fail_queue_pairs(why_lost_, 0);
+}
+
+void VerbsDevice::fail_queue_pairs(const std::string& why, int port) {
+  for (const auto& [number, user] : queue_pairs_) {
+    if (port != 0 && user.port != port) continue;
+    user.queue_pair->fail(why);
     touched_.push_back(number);
   }
 }

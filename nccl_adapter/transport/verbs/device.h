@@ -41,8 +41,8 @@ class VerbsDevice {
   /// Hands a bounded number of completions to their queue pairs, whose owners are notified. True if
   /// one was. May destroy queue pairs.
   bool poll();
-  /// Reads the device's events, and looks whether it is there. Owners are notified by the next
-  /// poll().
+  /// Reads the device's events, and looks whether it is there. A port that is down loses its queue
+  /// pairs, the last one that can be used the device. Owners are notified by the next poll().
   void read_events();
 
   // ---- For queue pairs ----
@@ -52,16 +52,25 @@ class VerbsDevice {
   ibv_cq* completions() const { return cq_; }
   /// Where completions that name the number go from now on: in the upper half of wr_id. Entries of
   /// a destroyed queue pair lead nowhere. 0: the completion queue has no room for so many entries.
-  uint32_t add(QueuePair* queue_pair, uint32_t entries);
+  /// `port` is the one that it uses.
+  uint32_t add(QueuePair* queue_pair, uint8_t port, uint32_t entries);
   void remove(uint32_t number, uint32_t entries);
 
  private:
+  struct User {
+    QueuePair* queue_pair;
+    uint8_t port;
+  };
+
   VerbsDevice(const VerbsApi& api, const Settings& settings, ibv_context* context, ibv_pd* pd,
               std::vector<VerbsPort> ports);
   bool create_completions(std::string* why);
   QueuePair* find(uint64_t work_request) const;
   bool collect();
   void on_event(const ibv_async_event& event);
+  void lose_port(int number);
+  /// Those of the port; 0: all.
+  void fail_queue_pairs(const std::string& why, int port);
   void read_ports();
 
   const VerbsApi& api_;
@@ -75,9 +84,9 @@ class VerbsDevice {
   uint32_t entries_ = 0;       ///< of the completion queue
   uint32_t entries_used_ = 0;  ///< promised to queue pairs
   uint32_t last_number_ = 0;
-  std::map<uint32_t, QueuePair*> queue_pairs_;  ///< in order of making
-  std::vector<uint32_t> touched_;               ///< whose owners are to be notified
-  bool was_there_;                              ///< a host without /sys cannot say
+  std::map<uint32_t, User> queue_pairs_;  ///< in order of making
+  std::vector<uint32_t> touched_;         ///< whose owners are to be notified
+  bool was_there_;                        ///< a host without /sys cannot say
   std::string why_lost_;
 };
 

@@ -3,12 +3,38 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "nccl_adapter/limits.h"
+#include "nccl_adapter/transport/address.h"
 #include "nccl_adapter/transport/verbs/queue_pair.h"
 
 namespace lyre::nccl_adapter {
+namespace {
+
+// A GID has no prefix. One of this length tells networks of separate rails apart. In a larger
+// network it may find nothing near: then the rail decides, as it shall where all is one network.
+constexpr int kSharedIpv4Bits = 96 + 24;
+constexpr int kSharedIpv6Bits = 64;
+/// Of one port: a table of hundreds of addresses must not keep a queue pair from other ports.
+constexpr size_t kAddressesTriedMax = 4;
+
+bool shares_network(const Address& own, const Address& remote) {
+  return common_bits(own, remote) >= (is_ipv4(remote) ? kSharedIpv4Bits : kSharedIpv6Bits);
+}
+
+// mlx5_2 before mlx5_10.
+bool is_named_before(const VerbsPort& a, const VerbsPort& b) {
+  const auto order = [](const VerbsPort& port) {
+    return std::tuple(port.device.size(), port.device, port.port);
+  };
+  return order(a) < order(b);
+}
+
+std::pair<bool, bool> rank_of(const VerbsPlace& place) { return {place.is_near, place.is_of_rail}; }
+
+}  // namespace
 
 void VerbsDevices::look(int64_t now_ns) {
   if (is_in_progress_ || now_ns - looked_ns_ < kVerbsLookNs) return;
@@ -82,30 +108,69 @@ std::vector<VerbsPlace> VerbsDevices::places(const Address& remote) const {
                         .service_level = static_cast<uint8_t>(settings_.verbs_service_level)});
     }
   }
-  const auto bits = [&](const VerbsPlace& place) { return common_bits(place.gid.address, remote); };
-  std::stable_sort(places.begin(), places.end(), [&](const VerbsPlace& a, const VerbsPlace& b) {
-    return std::pair(bits(b), a.port->name()) < std::pair(bits(a), b.port->name());
+  std::stable_sort(places.begin(), places.end(), [](const VerbsPlace& a, const VerbsPlace& b) {
+    return is_named_before(*a.port, *b.port);
   });
   return places;
 }
 
-std::vector<VerbsPlace> VerbsDevices::places_of(size_t rail, std::span<const lyre_port> rails,
-                                                const Address& remote) const {
-  const std::vector<VerbsPlace> all = places(remote);
+// Ports are dealt in the order of their names: the rail of a port is the same towards all peers.
+std::vector<VerbsPlace> VerbsDevices::ranked(size_t rail, std::span<const lyre_port> rails,
+                                             const Address& remote) const {
+  std::vector<VerbsPlace> all = places(remote);
+  if (all.empty()) return all;
   std::vector<Location> locations;
   for (const VerbsPlace& place : all) locations.push_back(place.port->location);
   std::vector<Location> rail_locations;
   for (const lyre_port& port : rails) rail_locations.push_back(location_of(port));
   const std::vector<size_t> dealt = deal(locations, rail_locations);
-  std::vector<VerbsPlace> own;
   for (size_t i = 0; i < all.size(); ++i) {
-    if (dealt[i] == rail) own.push_back(all[i]);
+    all[i].is_of_rail = dealt[i] == rail;
+    all[i].is_near = shares_network(all[i].gid.address, remote);
   }
-  if (own.empty() && !all.empty()) own.push_back(all[rail % all.size()]);
-  const size_t ports = own.size();
-  const auto count = static_cast<size_t>(settings_.verbs_queue_pairs);
-  for (size_t i = ports; i < ports * count; ++i) own.push_back(own[i - ports]);
-  return own;
+  if (std::find(dealt.begin(), dealt.end(), rail) == dealt.end()) {
+    all[rail % all.size()].is_of_rail = true;
+  }
+  std::stable_sort(all.begin(), all.end(), [](const VerbsPlace& a, const VerbsPlace& b) {
+    return rank_of(a) > rank_of(b);
+  });
+  return all;
+}
+
+void VerbsDevices::add_addresses(const Address& remote, std::vector<VerbsPlace>* places) const {
+  const size_t ports = places->size();
+  for (size_t i = 0; i < ports; ++i) {
+    VerbsPlace place = (*places)[i];
+    const auto gids = fitting_gids(place.port->gids, remote, settings_.verbs_gid_index);
+    for (size_t other = 1; other < std::min(gids.size(), kAddressesTriedMax); ++other) {
+      place.gid = gids[other];
+      places->push_back(place);
+    }
+  }
+}
+
+VerbsChoice VerbsDevices::offers(size_t rail, std::span<const lyre_port> rails,
+                                 const Address& remote) const {
+  VerbsChoice choice{.places = ranked(rail, rails, remote)};
+  std::vector<VerbsPlace>& places = choice.places;
+  const auto others = std::stable_partition(
+      places.begin(), places.end(), [](const VerbsPlace& place) { return place.is_of_rail; });
+  choice.best = static_cast<size_t>(others - places.begin());
+  choice.queue_pairs = choice.best * static_cast<size_t>(settings_.verbs_queue_pairs);
+  add_addresses(remote, &places);
+  return choice;
+}
+
+VerbsChoice VerbsDevices::answers(size_t rail, std::span<const lyre_port> rails,
+                                  const Address& remote) const {
+  VerbsChoice choice{.places = ranked(rail, rails, remote)};
+  std::vector<VerbsPlace>& places = choice.places;
+  choice.best =
+      static_cast<size_t>(std::count_if(places.begin(), places.end(), [&](const VerbsPlace& place) {
+        return rank_of(place) == rank_of(places.front());
+      }));
+  add_addresses(remote, &places);
+  return choice;
 }
 
 bool VerbsDevices::progress(int64_t now_ns) {

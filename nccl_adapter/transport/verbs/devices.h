@@ -22,6 +22,15 @@ struct VerbsPlace {
   uint8_t timeout;  ///< of an acknowledgement: 4.096 us * 2^timeout
   uint8_t traffic_class;
   uint8_t service_level;
+  bool is_of_rail = false;  ///< the port belongs to the rail that was asked for
+  bool is_near = false;     ///< the address is in the peer's network, as far as addresses show it
+};
+
+/// What a queue pair can be made on, in the order in which it is tried.
+struct VerbsChoice {
+  std::vector<VerbsPlace> places;
+  size_t best = 0;         ///< so many, all in front, are equally good: lanes take them in turn
+  size_t queue_pairs = 0;  ///< of offers: how many a comm shall have
 };
 
 /// The RDMA devices of this host that can be used, as far as they are there.
@@ -33,13 +42,16 @@ class VerbsDevices {
   /// Opens what is there and not open, and closes what is lost and has no queue pair left. Looks no
   /// more often than every kVerbsLookNs, and not while completions are handed out.
   void look(int64_t now_ns);
-  /// The ports that can speak to `remote`, those of its network first. Owner: valid until the next
-  /// look().
+  /// The ports that can speak to `remote`, in the order of their names. Owner: valid until the next
+  /// look(), as for the next two.
   std::vector<VerbsPlace> places(const Address& remote) const;
-  /// Those of them that belong to rail number `rail` of `rails`, each as often as it shall have a
-  /// queue pair. A rail that has none shares one.
-  std::vector<VerbsPlace> places_of(size_t rail, std::span<const lyre_port> rails,
-                                    const Address& remote) const;
+  /// Where rail number `rail` of `rails` makes the queue pairs that it offers to `remote`. The best
+  /// are the rail's ports; a rail that has none shares one. The other ports, and further addresses
+  /// of all, follow: for when those do not work.
+  VerbsChoice offers(size_t rail, std::span<const lyre_port> rails, const Address& remote) const;
+  /// The same for a queue pair that GID `remote` offered to that rail. The best are the ports in
+  /// the network of that GID, and of these the rail's.
+  VerbsChoice answers(size_t rail, std::span<const lyre_port> rails, const Address& remote) const;
   /// Why there is no device that is open, or the last one is not used; empty: all that are there
   /// can be used.
   const std::string& why_not() const { return why_not_; }
@@ -66,6 +78,9 @@ class VerbsDevices {
     std::string why;
   };
 
+  std::vector<VerbsPlace> ranked(size_t rail, std::span<const lyre_port> rails,
+                                 const Address& remote) const;
+  void add_addresses(const Address& remote, std::vector<VerbsPlace>* places) const;
   bool is_open(const ibv_device* device) const;
   void open(ibv_device* device, int64_t now_ns);
   void drop_lost(std::span<ibv_device* const> there);

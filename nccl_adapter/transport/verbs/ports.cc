@@ -230,14 +230,21 @@ int common_bits(const Address& a, const Address& b) {
   return static_cast<int>(a.size() * 8);
 }
 
-std::optional<Gid> choose_gid(std::span<const Gid> gids, const Address& remote, int64_t index) {
-  std::optional<Gid> best;
+std::vector<Gid> fitting_gids(std::span<const Gid> gids, const Address& remote, int64_t index) {
+  std::vector<Gid> fitting;
   for (const Gid& gid : gids) {
     if (index >= 0 && gid.index != index) continue;
-    if (!is_usable(gid) || is_ipv4(gid.address) != is_ipv4(remote)) continue;
-    if (!best || common_bits(gid.address, remote) > common_bits(best->address, remote)) best = gid;
+    if (is_usable(gid) && is_ipv4(gid.address) == is_ipv4(remote)) fitting.push_back(gid);
   }
-  return best;
+  std::stable_sort(fitting.begin(), fitting.end(), [&](const Gid& a, const Gid& b) {
+    return common_bits(a.address, remote) > common_bits(b.address, remote);
+  });
+  return fitting;
+}
+
+std::optional<Gid> choose_gid(std::span<const Gid> gids, const Address& remote, int64_t index) {
+  const std::vector<Gid> fitting = fitting_gids(gids, remote, index);
+  return fitting.empty() ? std::nullopt : std::optional(fitting.front());
 }
 
 }  // namespace lyre::nccl_adapter

@@ -60,9 +60,11 @@ std::vector<VerbsPort> find_verbs_ports(const VerbsApi& api, const Settings& set
 /// Leading bits that two addresses have in common.
 int common_bits(const Address& a, const Address& b);
 
-/// The GID from which to speak to `remote`: RoCE v2, of its family, not link-local; of several the
-/// one that has most leading bits in common, and of those the first. `index`: no other than this
-/// one; -1: any.
+/// The GIDs from which `remote` can be spoken to: RoCE v2, of its family, not link-local. The one
+/// that has most leading bits in common is first; equal ones keep their order. `index`: no other
+/// than this one; -1: any.
+std::vector<Gid> fitting_gids(std::span<const Gid> gids, const Address& remote, int64_t index = -1);
+/// The first of them.
 std::optional<Gid> choose_gid(std::span<const Gid> gids, const Address& remote, int64_t index = -1);
 
 }  // namespace lyre::nccl_adapter

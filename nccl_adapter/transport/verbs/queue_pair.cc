@@ -10,6 +10,7 @@
 
 #include "nccl_adapter/protocol/frame.h"
 #include "nccl_adapter/transport/address.h"
+#include "nccl_adapter/transport/verbs/memory_error.h"
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -27,6 +28,8 @@ constexpr uint32_t kIndexMask = kReceiveBit - 1;
 constexpr uint32_t kInlineBytes = 96;
 constexpr uint8_t kHopLimit = 64;
 constexpr uint8_t kRetries = 7;
+/// The timeout that a queue pair is given is this times 2^N.
+constexpr int64_t kTimeoutUnitNs = 4096;
 /// Without end. There are no more sends under way than receives, so it is for devices that are
 /// late with those.
 constexpr uint8_t kRnrRetries = 7;
@@ -125,7 +128,7 @@ std::unique_ptr<QueuePair> QueuePair::make(const VerbsPlace& place, const Use& u
 bool QueuePair::create(std::string* why) {
   mr_ = api_.reg_mr(device_.pd(), memory_.get(), kMemoryBytes, IBV_ACCESS_LOCAL_WRITE);
   if (mr_ == nullptr) {
-    *why = failed("registering memory", errno) + " (see ulimit -l)";
+    *why = "registering memory failed: " + memory_error_text(errno);
     return false;
   }
   ibv_qp_init_attr attr{};
@@ -138,16 +141,17 @@ bool QueuePair::create(std::string* why) {
               .max_recv_sge = 1,
               .max_inline_data = kInlineBytes};
   qp_ = api_.create_qp(device_.pd(), &attr);
-  inline_bytes_ = kInlineBytes;
   if (qp_ == nullptr) {
-    inline_bytes_ = attr.cap.max_inline_data = 0;
+    attr.cap.max_inline_data = 0;
     qp_ = api_.create_qp(device_.pd(), &attr);
   }
   if (qp_ == nullptr) {
-    *why = failed("making a queue pair", errno);
+    *why = "making a queue pair failed: " + memory_error_text(errno);
     return false;
   }
-  number_ = device_.add(this, kEntries);
+  // What the driver granted stands there now: hns clamps it, mlx5 rounds it up.
+  inline_bytes_ = std::min(kInlineBytes, attr.cap.max_inline_data);
+  number_ = device_.add(this, port_, kEntries);
   if (number_ == 0) *why = device_.name() + " has no room for completions of one more queue pair";
   if (number_ == 0) return false;
   const bool takes_writes = use_.is_receiver && (use_.modes & kModeWrite) != 0;
@@ -208,6 +212,12 @@ bool QueuePair::connect(const QueuePairTerms& peer, std::string* why) {
 std::string QueuePair::path_text() const {
   return device_.name() + " " + address_text(gid_.address) + " > " + address_text(peer_.gid) +
          (places_.are_used() ? ", mode 2" : ", mode 1");
+}
+
+// Timers of devices are coarse: a quarter is added.
+int64_t QueuePair::patience_ns() const {
+  const int64_t tries_ns = (kRetries + 1) * (kTimeoutUnitNs << timeout_);
+  return std::min(tries_ns + tries_ns / 4, kQueuePairStallNsMax);
 }
 
 void QueuePair::fail(const std::string& why) {

@@ -75,7 +75,8 @@ class QueuePair final : public Transport {
   Io send_chunk(const Chunk& chunk) override;
   uint64_t unacked_bytes() const override { return posted_.bytes_under_way(); }
   uint64_t rtt_min_us() const override { return 0; }
-  uint64_t rto_us() const override { return 0; }
+  /// The time that the device has for all of its tries, with its timeout.
+  int64_t patience_ns() const override;
   bool is_window_closed() const override { return false; }
   bool is_blocked() const override { return !unsent_.empty() || is_credit_due(); }
   bool is_blocked_in(const lyre_region*) const override { return false; }

@@ -8,7 +8,7 @@
 
 namespace lyre::nccl_adapter {
 
-/// What a process knows of this host's RDMA devices, for people.
+/// What is known of this host's RDMA devices at the time of the call, for people.
 struct VerbsReport {
   std::vector<std::string> lines;  ///< for NCCL's log
   std::string summary;   ///< for `lyre comms`: ports that cannot be used, and why; empty: none

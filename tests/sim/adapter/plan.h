@@ -92,6 +92,7 @@ struct Plan {
   bool checks_resume = false;        ///< all streams are there again soon after a daemon is
   bool ends_soon = false;            ///< within seconds, whatever broke
   std::vector<size_t> rdma_devices;  ///< of each host; empty: nobody has libibverbs
+  bool is_rdma_one_network = false;  ///< of all devices
   bool checks_queue_pairs = false;   ///< at last each link has one
   bool breaks_writes = false;        ///< queue pairs break while a write is under way
   uint64_t bytes_per_s_min = 0;      ///< of all links, for half a second from rate_from_ns on

@@ -3,18 +3,20 @@
 namespace lyre::adapter_sim {
 namespace {
 
-// Most worlds are of one mode. From numbers of its own: what else a seed means stays.
-void draw_modes(Plan* plan) {
+// Most worlds are of one mode, half of them of one network. From numbers of its own: what else a
+// seed means stays.
+void draw_kind(Plan* plan) {
   Draw draw(plan->seed * 31 + 5);
   const bool are_mixed = draw.percent(30);
   const int mode = draw.percent(80) ? 2 : 1;
   for (RankPlan& rank : plan->ranks) {
     rank.verbs_mode = are_mixed ? static_cast<int>(draw.between(1, 2)) : mode;
   }
+  plan->is_rdma_one_network = draw.percent(50);
 }
 
 void add_rdma(Draw& draw, Plan* plan, bool is_everywhere) {
-  draw_modes(plan);
+  draw_kind(plan);
   for (size_t host = 0; host < plan->network.hosts; ++host) {
     plan->rdma_devices.push_back(is_everywhere || draw.percent(80) ? draw.index(2) + 1 : 0);
   }

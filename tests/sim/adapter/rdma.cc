@@ -12,7 +12,7 @@
 namespace lyre::adapter_sim {
 namespace {
 
-constexpr int64_t kRetryNs = 67 * kMs;
+constexpr int64_t kRetryNs = 67 * kMs;  // where no timeout is set
 constexpr int kRetriesMax = 7;
 constexpr uint32_t k24Bits = (1u << 24) - 1;
 constexpr uint32_t kFirstNumber = 17;
@@ -51,22 +51,12 @@ void RdmaNetwork::add_device(size_t host) {
                                    [&](const auto& other) { return other->host == host; });
   std::snprintf(device->device.name, sizeof device->device.name, "sim%d", static_cast<int>(index));
   device->device.transport_type = IBV_TRANSPORT_IB;
-  const uint8_t gid[16] = {0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0xff,
-                           0xff,
-                           10,
-                           200,
-                           static_cast<uint8_t>(index),
-                           static_cast<uint8_t>(host + 1)};
+  const auto number = static_cast<uint8_t>(index);
+  const auto host_number = static_cast<uint8_t>(host + 1);
+  const uint8_t network = settings_.is_one_network ? 0 : number;
+  const auto node =
+      static_cast<uint8_t>(settings_.is_one_network ? host_number * 16 + number : host_number);
+  const uint8_t gid[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 200, network, node};
   std::copy(std::begin(gid), std::end(gid), device->gid);
   devices_.push_back(std::move(device));
 }
@@ -101,6 +91,8 @@ RdmaQueuePair* RdmaNetwork::create(RdmaContext* context, const ibv_qp_init_attr&
   made->context = context;
   made->completions = reinterpret_cast<RdmaCompletions*>(attr.send_cq);
   made->cap = attr.cap;
+  made->cap.max_inline_data = std::min(attr.cap.max_inline_data, context->device->inline_bytes_max);
+  made->retry_ns = kRetryNs;
   made->qp.qp_num = free_number(*context->device);  // used again at once
   made->qp.state = IBV_QPS_RESET;
   queue_pairs_.push_back(std::move(made));
@@ -131,6 +123,7 @@ int RdmaNetwork::modify(RdmaQueuePair* queue_pair, const ibv_qp_attr& attr, int 
     own.takes_writes = (attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) != 0;
   }
   if ((mask & IBV_QP_SQ_PSN) != 0) own.next_psn = attr.sq_psn;
+  if ((mask & IBV_QP_TIMEOUT) != 0) own.retry_ns = int64_t{4096} << attr.timeout;
   own.qp.state = attr.qp_state;
   return 0;
 }
@@ -240,6 +233,11 @@ RdmaQueuePair* RdmaNetwork::counterpart(const RdmaQueuePair& queue_pair) const {
 }
 
 bool RdmaNetwork::is_cut(const RdmaQueuePair& from, const RdmaQueuePair& to) const {
+  const std::pair<const RdmaDevice*, const RdmaDevice*> path(from.context->device,
+                                                             to.context->device);
+  for (const auto& [one, other] : cut_devices_) {
+    if (path == std::pair(one, other) || path == std::pair(other, one)) return true;
+  }
   const size_t a = from.context->device->host;
   const size_t b = to.context->device->host;
   return std::any_of(cuts_.begin(), cuts_.end(), [&](const Cut& cut) {
@@ -259,7 +257,7 @@ void RdmaNetwork::arrive(uint64_t id) {
   // A queue pair that has this one's number from before takes nothing of it.
   if (to == nullptr || is_cut(*own, *to) || to->expected_psn != own->next_psn) {
     if (++own->retries > kRetriesMax) return fail(*own, IBV_WC_RETRY_EXC_ERR);
-    return events_.after(kRetryNs, [this, id] { arrive(id); });
+    return events_.after(own->retry_ns, [this, id] { arrive(id); });
   }
   own->is_sending = false;
   deliver(*own, *to);
@@ -321,7 +319,7 @@ void RdmaNetwork::acknowledge(uint64_t id, int tries) {
   const RdmaQueuePair* to = counterpart(*own);
   if (loses_acknowledgements_ || (to != nullptr && is_cut(*own, *to))) {
     if (tries == kRetriesMax) return fail(*own, IBV_WC_RETRY_EXC_ERR);
-    return events_.after(kRetryNs, [this, id, tries] { acknowledge(id, tries + 1); });
+    return events_.after(own->retry_ns, [this, id, tries] { acknowledge(id, tries + 1); });
   }
   const RdmaQueuePair::Send sent = std::move(own->sends.front());
   own->sends.pop_front();
@@ -462,15 +460,20 @@ void RdmaNetwork::cut(size_t host, size_t other, int64_t until_ns) {
   cuts_.push_back({host, other, until_ns});
 }
 
+void RdmaNetwork::cut(const RdmaDevice& device, const RdmaDevice& other) {
+  cut_devices_.emplace_back(&device, &other);
+}
+
 void RdmaNetwork::kill_process(uint32_t process) {
   for (const auto& context : contexts_) {
     if (context->process == process && !context->is_gone) end(context.get());
   }
 }
 
-size_t RdmaNetwork::connected() const {
+size_t RdmaNetwork::connected(const RdmaDevice* device) const {
   return static_cast<size_t>(
       std::count_if(queue_pairs_.begin(), queue_pairs_.end(), [&](const auto& own) {
+        if (device != nullptr && own->context->device != device) return false;
         const RdmaQueuePair* other = own->can_send() ? counterpart(*own) : nullptr;
         return other != nullptr && other->can_send() && counterpart(*other) == own.get();
       }));

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nccl_adapter/transport/verbs/library.h"
@@ -22,6 +23,8 @@ namespace lyre::adapter_sim {
 struct RdmaSettings {
   int64_t delay_ns = 5 * kUs;      ///< of a send and of its acknowledgement, up to twice that
   int64_t lateness_ns = 20 * kUs;  ///< of completions, at most
+  bool is_one_network = false;     ///< of all devices; else the first ones of hosts share one, the
+                                   ///< second ones, and so on
 };
 
 class RdmaNetwork {
@@ -55,6 +58,8 @@ class RdmaNetwork {
   void return_devices(size_t host);
   /// Nothing gets through between the devices of the two hosts.
   void cut(size_t host, size_t other, int64_t until_ns);
+  /// The same between these two devices, for ever.
+  void cut(const RdmaDevice& device, const RdmaDevice& other);
   /// What arrives from now on is not acknowledged.
   void lose_acknowledgements() { loses_acknowledgements_ = true; }
   /// The process is gone, and what it had open.
@@ -63,7 +68,8 @@ class RdmaNetwork {
   // ---- What there is ----
 
   /// Queue pairs that can send, with a counterpart that can, too.
-  size_t connected() const;
+  /// `device`: of that one only.
+  size_t connected(const RdmaDevice* device = nullptr) const;
   uint64_t delivered_bytes() const { return delivered_bytes_; }
   struct Writes {
     uint64_t bytes = 0;  ///< of those that were delivered
@@ -127,6 +133,7 @@ class RdmaNetwork {
   std::vector<std::unique_ptr<RdmaContext>> contexts_;
   std::vector<std::unique_ptr<RdmaQueuePair>> queue_pairs_;  ///< in order of making
   std::vector<Cut> cuts_;
+  std::vector<std::pair<const RdmaDevice*, const RdmaDevice*>> cut_devices_;
   uint64_t made_ = 0;
   uint64_t delivered_bytes_ = 0;
   Writes writes_;

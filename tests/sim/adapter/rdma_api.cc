@@ -68,9 +68,9 @@ int query_device(ibv_context*, ibv_device_attr* out) {
   return 0;
 }
 
-int query_port(ibv_context*, uint8_t, _compat_ibv_port_attr* out) {
+int query_port(ibv_context* context, uint8_t, _compat_ibv_port_attr* out) {
   ibv_port_attr attr{};
-  attr.state = IBV_PORT_ACTIVE;
+  attr.state = of(context)->device->is_link_up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attr.active_mtu = IBV_MTU_1024;
   attr.link_layer = IBV_LINK_LAYER_ETHERNET;
   attr.gid_tbl_len = 2;
@@ -142,6 +142,7 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   RdmaQueuePair* made = g_rdma->create(of(pd->context), *attr);
   made->qp.context = pd->context;
   made->qp.pd = pd;
+  attr->cap = made->cap;
   return &made->qp;
 }
 

@@ -16,6 +16,8 @@ struct RdmaDevice {
   ibv_device device{};
   size_t host = 0;
   uint8_t gid[16] = {};
+  uint32_t inline_bytes_max = 256;  ///< what is asked for beyond this is not granted
+  bool is_link_up = true;
   bool is_there = true;
   bool is_deleted = false;    ///< and the kernel waits for who has it open
   bool has_returned = false;  ///< another one has its name and address now
@@ -77,6 +79,7 @@ struct RdmaQueuePair {
   bool is_sending = false;
   bool takes_writes = false;
   int retries = 0;
+  int64_t retry_ns = 0;  ///< between two of them
 
   bool works() const {
     return !context->is_gone && (qp.state == IBV_QPS_RTR || qp.state == IBV_QPS_RTS);

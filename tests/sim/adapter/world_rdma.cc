@@ -9,7 +9,10 @@ constexpr int kTriesMax = 10'000;
 }  // namespace
 
 WorldRdma::WorldRdma(const Plan& plan, Events& events)
-    : RdmaNetwork(RdmaSettings{}, events, plan.seed * 2 + 3), plan_(plan), events_(events) {
+    : RdmaNetwork(RdmaSettings{.is_one_network = plan.is_rdma_one_network}, events,
+                  plan.seed * 2 + 3),
+      plan_(plan),
+      events_(events) {
   for (size_t host = 0; host < plan.rdma_devices.size(); ++host) {
     for (size_t i = 0; i < plan.rdma_devices[host]; ++i) add_device(host);
   }

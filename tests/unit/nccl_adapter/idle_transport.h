@@ -19,7 +19,7 @@ class IdleTransport : public Transport {
   Io send_chunk(const Chunk&) override { return Io::kOk; }
   uint64_t unacked_bytes() const override { return 0; }
   uint64_t rtt_min_us() const override { return 0; }
-  uint64_t rto_us() const override { return 0; }
+  int64_t patience_ns() const override { return 0; }
   bool is_window_closed() const override { return false; }
   bool is_blocked() const override { return false; }
   bool is_blocked_in(const lyre_region*) const override { return false; }

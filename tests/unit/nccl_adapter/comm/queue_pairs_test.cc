@@ -24,13 +24,23 @@ VerbsApi api_on() {
   return api;
 }
 
-/// Comms with an RDMA device on each host.
+/// What a host has of each.
+struct Equipment {
+  size_t rails = 2;
+  size_t devices = 1;
+  bool is_one_network = false;
+};
+
+/// Comms with RDMA devices on each host, one if nothing else is said.
 class CommsWithRdma : public Comms {
  protected:
-  explicit CommsWithRdma(const Settings& settings = {})
-      : here_devices_(here_api_, settings), there_devices_(there_api_, settings) {
-    rdma_.add_device(0);
-    rdma_.add_device(1);
+  explicit CommsWithRdma(const Settings& settings = {}, const Equipment& equipment = {})
+      : Comms({.rails = equipment.rails, .is_one_network = equipment.is_one_network}),
+        rdma_({.is_one_network = equipment.is_one_network}, events_, 1),
+        here_devices_(here_api_, settings),
+        there_devices_(there_api_, settings) {
+    for (size_t i = 0; i < equipment.devices; ++i) rdma_.add_device(0);
+    for (size_t i = 0; i < equipment.devices; ++i) rdma_.add_device(1);
     rdma_.host_of_caller = [] { return g_caller; };
     rdma_.on_wrong = [this](const std::string& what) { wrong_.push_back(what); };
     adapter_sim::set_rdma(&rdma_);
@@ -59,7 +69,7 @@ class CommsWithRdma : public Comms {
   }
 
   std::vector<std::string> wrong_;  ///< what the network objected to
-  adapter_sim::RdmaNetwork rdma_{adapter_sim::RdmaSettings{}, events_, 1};
+  adapter_sim::RdmaNetwork rdma_;
   VerbsApi here_api_ = api_on<0>();
   VerbsApi there_api_ = api_on<1>();
   VerbsDevices here_devices_;
@@ -76,6 +86,27 @@ TEST_F(CommsWithThreeQueuePairs, HaveThemOnOnePort) {
   std::vector<uint8_t> out = numbered(4'000'000);
   carry(out);
   EXPECT_EQ(rdma_.connected(), 6u) << "three on each side";
+}
+
+/// Its devices try for 4.3 s before they report a failure.
+class CommsWithALongTimeout : public CommsWithRdma {
+ protected:
+  CommsWithALongTimeout() : CommsWithRdma({.verbs_timeout = 17}) {}
+};
+
+TEST_F(CommsWithALongTimeout, LeaveTheirDevicesTheTimeForAllTries) {
+  rdma_.cut(0, 1, events_.now_ns() + 3 * kSecond);
+  std::vector<uint8_t> out = numbered(300'000);
+  carry(out);
+  EXPECT_EQ(sender_->facts().view.queue_pairs_lost, 0u);
+  EXPECT_EQ(receiver_->facts().view.queue_pairs_lost, 0u);
+}
+
+TEST_F(CommsWithALongTimeout, GoOnOverTcpWhenADeviceReportsNothingForLonger) {
+  rdma_.remove_devices(0, false);
+  std::vector<uint8_t> out = numbered(300'000);
+  carry(out);
+  EXPECT_EQ(sender_->facts().view.queue_pairs_lost, 1u);
 }
 
 int (*g_post_send)(ibv_qp*, ibv_send_wr*, ibv_send_wr**) = nullptr;
@@ -248,6 +279,76 @@ TEST_F(CommsWithRdma, GrantOverAStreamWhileTheQueuePairIsUnproven) {
   ASSERT_TRUE(works_until(has_second));
   carry(out);
   EXPECT_TRUE(has_second()) << "the grant waited until the queue pair was given up";
+}
+
+/// Four rails and four devices a host, all of them in one network.
+class CommsInAFlatNetwork : public CommsWithRdma {
+ protected:
+  explicit CommsInAFlatNetwork(const Settings& settings = {})
+      : CommsWithRdma(settings, {.rails = 4, .devices = 4, .is_one_network = true}) {}
+
+  const adapter_sim::RdmaDevice& device(size_t host, size_t index) const {
+    return *rdma_.devices()[host * 4 + index];
+  }
+  /// How many queue pairs each device of the host has.
+  std::vector<size_t> spread(size_t host) const {
+    std::vector<size_t> counts;
+    for (size_t i = 0; i < 4; ++i) counts.push_back(rdma_.connected(&device(host, i)));
+    return counts;
+  }
+  /// Another comm, between ports of that number.
+  void add_sender(size_t port) {
+    Handle to = handle();
+    to.address = address_of(there().ports()[port]);
+    const auto id = static_cast<uint8_t>(10 + others_.size());
+    others_.push_back(std::make_unique<SendComm>(&here(), Nonce{id}, port, to));
+  }
+  bool others_have_queue_pairs() {
+    return works_until([&] {
+      size_t count = 0;
+      for (const auto& other : others_) {
+        other->tick(events_.now_ns());
+        count += other->facts().view.queue_pairs_up;
+      }
+      return count == others_.size();
+    });
+  }
+
+  std::vector<std::unique_ptr<SendComm>> others_;
+};
+
+TEST_F(CommsInAFlatNetwork, HaveTheirQueuePairsOnTheDevicesOfTheirRails) {
+  for (size_t port = 1; port < 4; ++port) add_sender(port);
+  ASSERT_TRUE(others_have_queue_pairs());
+  EXPECT_EQ(spread(0), std::vector<size_t>(4, 1));
+  EXPECT_EQ(spread(1), std::vector<size_t>(4, 1));
+}
+
+TEST_F(CommsInAFlatNetwork, TakeAnotherPairOfDevicesWhereOneDoesNotWork) {
+  rdma_.cut(device(0, 1), device(1, 1));
+  add_sender(1);
+  ASSERT_TRUE(others_have_queue_pairs());
+  EXPECT_EQ(rdma_.connected(), 4u);
+  EXPECT_TRUE(spread(0)[1] == 0 || spread(1)[1] == 0);
+}
+
+/// Their devices report a path that does not work after 17 s.
+class CommsInASlowFlatNetwork : public CommsInAFlatNetwork {
+ protected:
+  CommsInASlowFlatNetwork() : CommsInAFlatNetwork({.verbs_timeout = 19}) {}
+};
+
+TEST_F(CommsInASlowFlatNetwork, TakeAnotherPairOfDevicesWhereOneDoesNotWork) {
+  rdma_.cut(device(0, 1), device(1, 1));
+  add_sender(1);
+  EXPECT_TRUE(others_have_queue_pairs());
+}
+
+TEST_F(CommsInAFlatNetwork, GoRoundADeviceThatReachesNobody) {
+  for (size_t i = 0; i < 4; ++i) rdma_.cut(device(0, i), device(1, 2));
+  add_sender(2);
+  ASSERT_TRUE(others_have_queue_pairs());
+  EXPECT_EQ(spread(1)[2], 0u);
 }
 
 }  // namespace

@@ -173,6 +173,12 @@ TEST(RailPairs, APortOfBothFamiliesIsOnBothNetworks) {
   EXPECT_EQ(address_towards(both, ipv4(10, 0, 0, 2)), ipv4(10, 0, 0, 1));
 }
 
+TEST(Addresses, TellAtWhichPortTheyAre) {
+  const lyre_port ports[] = {port(ipv4(10, 0, 0, 1), 24), port(ipv4(10, 0, 0, 3), 24)};
+  EXPECT_EQ(port_at(ports, ipv4(10, 0, 0, 3)), 1u);
+  EXPECT_EQ(port_at(ports, ipv4(10, 0, 0, 9)), 0u) << "it is nobody's";
+}
+
 TEST(Addresses, ALinkLocalOneCountsOnlyWhereItIsTheFirst) {
   Address link_local = ipv6(1);
   link_local[0] = 0xfe;

@@ -166,5 +166,17 @@ TEST(GidChoice, TakesTheOneNearestToThePeerAndOfEqualOnesTheFirst) {
   EXPECT_EQ(choose_gid(gids, v4(11, 0, 0, 2))->index, 0u);
 }
 
+TEST(FittingGids, AreAllThatThePeerCanBeSpokenToFromTheNearestFirst) {
+  const std::vector<Gid> gids = {{0, v4(10, 8, 0, 1), true},
+                                 {1, v4(169, 254, 0, 1), true},
+                                 {2, v4(10, 9, 0, 1), true},
+                                 {3, v6(0xfd, 0x00, 1), true},
+                                 {4, v4(10, 9, 0, 3), false}};
+  const std::vector<Gid> fitting = fitting_gids(gids, v4(10, 9, 0, 2));
+  ASSERT_EQ(fitting.size(), 2u);
+  EXPECT_EQ(fitting[0].index, 2u);
+  EXPECT_EQ(fitting[1].index, 0u);
+}
+
 }  // namespace
 }  // namespace lyre::nccl_adapter

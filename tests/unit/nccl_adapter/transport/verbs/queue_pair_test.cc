@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <numeric>
 
+#include "nccl_adapter/transport/verbs/memory_error.h"
 #include "tests/unit/nccl_adapter/support/rdma_hosts.h"
 
 namespace lyre::nccl_adapter {
@@ -125,6 +127,41 @@ TEST_F(QueuePairTest, FailsWhereNothingGetsThrough) {
   pass(1000 * kMs);
   EXPECT_EQ(near_->why(), "a send failed: it broke");
   EXPECT_EQ(near_->send_chunk(chunk(5)), Io::kFailed);
+}
+
+TEST_F(QueuePairTest, SendsNoMoreInlineThanTheDriverGranted) {
+  network_.devices().front()->inline_bytes_max = kFrameHeaderBytes;
+  connect_anew();
+  prove();
+  ASSERT_EQ(near_->send_chunk(chunk(10)), Io::kOk);
+  pass(kMs);
+  EXPECT_EQ(take(*far_).size(), kFrameHeaderBytes + 10);
+  EXPECT_THAT(wrong_, IsEmpty());
+}
+
+TEST_F(QueuePairTest, HasPatienceForAllTriesOfItsDevice) {
+  const auto patience_ns = [&](uint8_t timeout) {
+    VerbsPlace place = hosts_[0]->places(address(1)).front();
+    place.timeout = timeout;
+    std::string why;
+    const auto made = QueuePair::make(place, {.first_psn = 1}, &why);
+    return made != nullptr ? made->patience_ns() : 0;
+  };
+  EXPECT_LT(patience_ns(kVerbsTimeout), kStallNs);
+  EXPECT_GT(patience_ns(20), 8 * (int64_t{4096} << 20));
+  EXPECT_LT(patience_ns(20), kQueuePairStallNsMax);
+  EXPECT_EQ(patience_ns(31), kQueuePairStallNsMax);
+}
+
+TEST_F(QueuePairTest, NamesTheLimitOnLockedMemoryWhereThatIsMissing) {
+  VerbsApi api = adapter_sim::rdma_api();
+  api.reg_mr = [](ibv_pd*, void*, size_t, int) -> ibv_mr* { return errno = ENOMEM, nullptr; };
+  VerbsDevices devices(api, Settings{});
+  caller_ = 0;
+  devices.look(events_.now_ns());
+  std::string why;
+  EXPECT_EQ(QueuePair::make(devices.places(address(1)).front(), {.first_psn = 1}, &why), nullptr);
+  EXPECT_EQ(why, "registering memory failed: " + memory_error_text(ENOMEM));
 }
 
 TEST_F(QueuePairTest, DoesNotTakeCreditForWhatItDidNotSend) {
