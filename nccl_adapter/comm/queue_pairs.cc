@@ -110,11 +110,12 @@ void QueuePairs::flush() {
 void QueuePairs::look(int64_t now_ns) {
   for (Lane* lane : lanes_) {
     if (!lane->is_up()) continue;
+    if (carries(*lane)) place(lane->index)->has_carried = true;
     lane->look(now_ns);
     if (lane->transport->has_ended()) {
       give_up(*lane);
     } else if (lane->is_stalled(now_ns)) {
-      give_up(*lane, "its device completes nothing");
+      give_up(*lane, "its device completes nothing", Loss::kOfPath);
     }
   }
 }
@@ -136,6 +137,7 @@ void QueuePairs::attach(Place& place, std::unique_ptr<QueuePair> queue_pair) {
   place.lane.path_text = queue_pair->path_text();
   place.lane.rail_text = "over RDMA";
   place.attached_ns = ground_.environment->now_ns();
+  place.has_carried = false;
   place.lane.attach(std::move(queue_pair), place.incarnation, place.attached_ns);
   trouble_.clear();
   log_info("queue pair %u is there (%s)", place.lane.index, place.lane.path_text.c_str());
@@ -193,39 +195,45 @@ void QueuePairs::note_no_place(Place& place, const VerbsDevices& verbs) {
   log_info("there is no queue pair %u: %s", place.lane.index, why.c_str());
 }
 
-// A device reports a path that does not work when all its tries are over.
+// A device reports a path that does not work when all its tries are over. The receiver sends
+// nothing before it has heard something: over such a path its device reports nothing.
 bool QueuePairs::has_lasted(const Place& place) const {
-  return ground_.environment->now_ns() - place.attached_ns >=
-         kQueuePairProvenNs + place.lane.transport->patience_ns();
+  return place.has_carried && ground_.environment->now_ns() - place.attached_ns >=
+                                  kQueuePairProvenNs + place.lane.transport->patience_ns();
 }
 
-void QueuePairs::note_lost(const Lane& lane, const std::string& why) {
+void QueuePairs::note_lost(const Lane& lane, const std::string& why, Loss loss) {
   Place& lost = *place(lane.index);
-  if (has_lasted(lost)) {
+  const bool has_lasted_long = has_lasted(lost);
+  if (has_lasted_long) {
     lost.failures = 0;
     lost.failed.forget();
-    note_failure(lost);
-  } else {
-    note_path_failure(lost);
   }
+  const bool is_of_path = loss == Loss::kOfPath && !has_lasted_long;
+  is_of_path ? note_path_failure(lost) : note_failure(lost);
   trouble_ = why;
   log_info("queue pair %u is lost (%s): %s", lane.index, lane.path_text.c_str(), why.c_str());
 }
 
-void QueuePairs::give_up(Lane& lane, const std::string& why) {
-  note_lost(lane, why);
+void QueuePairs::give_up(Lane& lane, const std::string& why, Loss loss) {
+  note_lost(lane, why, loss);
   if (Lane* over = ground_.streams->for_queue_pairs(ground_.environment->now_ns())) {
     say_decline(*over, lane.index, lane.incarnation, why);
   }
   ground_.drop(lane);
 }
 
-void QueuePairs::give_up(Lane& lane) { give_up(lane, std::string(queue_pair(lane)->why())); }
+// A port that is gone says nothing of paths: it is chosen again when it is back.
+void QueuePairs::give_up(Lane& lane) {
+  const bool has_port = ground_.environment->verbs()->have(place(lane.index)->own);
+  const std::string why = queue_pair(lane)->why();
+  give_up(lane, why, has_port ? Loss::kOfPath : Loss::kOther);
+}
 
 void QueuePairs::give_up_readers(const Memory* memory) {
   for (Lane* lane : lanes_) {
     if (lane->is_up() && queue_pair(*lane)->sends().reads(memory)) {
-      give_up(*lane, "memory that it read was deregistered");
+      give_up(*lane, "memory that it read was deregistered", Loss::kOther);
     }
   }
 }
@@ -237,7 +245,7 @@ void QueuePairs::on_decline(const FrameHeader& header, std::span<const uint8_t> 
                               ? "the peer sends again what it carried"
                               : "the peer says: " + get_text(payload, 0, payload.size());
   if (named->lane.is_up()) {
-    note_lost(named->lane, why);
+    note_lost(named->lane, why, Loss::kOfPath);  // as far as this side knows
     ground_.drop(named->lane);
   } else if (named->made != nullptr) {
     note_none(*named, why);
@@ -267,7 +275,7 @@ void QueuePairs::offer(const Address& remote, size_t device) {
       offer_one(due, choice, *over);
     } else {
       due.made.reset();
-      note_no_place(due, *verbs);
+      choice.queue_pairs == 0 ? note_no_place(due, *verbs) : note_failure(due);
     }
   }
 }
@@ -279,11 +287,18 @@ std::unique_ptr<QueuePair> QueuePairs::make(Place& place, const VerbsChoice& cho
   return QueuePair::make(from, use(place, is_receiver), why);
 }
 
+// Every second attempt is of the rail's own ports: one that failed because the peer had no port, or
+// no path for a moment, is not left for long.
 void QueuePairs::offer_one(Place& place, const VerbsChoice& choice, Lane& over) {
   if (place.made != nullptr) ++place.failures;  // it was not answered
   ++place.incarnation;
+  VerbsChoice tried = choice;
+  if (place.failures % 2 == 0) {
+    tried.places.erase(tried.places.begin() + static_cast<ptrdiff_t>(tried.best),
+                       tried.places.end());
+  }
   std::string why;
-  place.made = make(place, choice, false, &why);
+  place.made = make(place, tried, false, &why);
   if (place.made == nullptr) return note_none(place, why);
   place.offer_ns =
       ground_.environment->now_ns() + std::max(pause_ns(place.failures), kOfferAnswerNs);
@@ -333,7 +348,8 @@ Io QueuePairs::say_lost(Lane& lane, const QueuePairName& lost) {
 
 // ---- The side that receives ----
 
-// An offer takes the place of what is there.
+// An offer takes the place of what is there. It is no sign of a path that failed, which a decline
+// would be: the answer may have been late.
 bool QueuePairs::on_offer(const FrameHeader& header, std::span<const uint8_t> payload, Lane& over) {
   QueuePairTerms terms;
   if (!decode(payload, &terms)) return false;
@@ -344,10 +360,7 @@ bool QueuePairs::on_offer(const FrameHeader& header, std::span<const uint8_t> pa
   grow(static_cast<size_t>(header.message) + 1);
   Place& named = *place(header.message);
   if (header.offset <= named.incarnation || is_closed_) return true;
-  if (named.lane.is_up()) {
-    if (!has_lasted(named)) named.failed.note(named.own, named.remote);
-    ground_.drop(named.lane);
-  }
+  if (named.lane.is_up()) ground_.drop(named.lane);
   named.incarnation = static_cast<uint32_t>(header.offset);
   std::string why;
   std::unique_ptr<QueuePair> made = answer(named, terms, over, &why);
@@ -383,8 +396,13 @@ size_t QueuePairs::expose(const Lane& lane, const RequestTable& receives, std::s
   return bytes;
 }
 
-// The rail is that of the stream which brought the offer: the sender chose it by the port that NCCL
-// named here.
+// The port that NCCL named here is that of the first stream. The one that brought the offer may
+// have another one: with LYRE_RAILS=all, or because the first one has failed.
+size_t QueuePairs::rail_of(const Lane& over) const {
+  const Address& first = (*ground_.streams)[0].local_address;
+  return port_at(ground_.environment->ports(), is_none(first) ? over.local_address : first);
+}
+
 std::unique_ptr<QueuePair> QueuePairs::answer(Place& place, const QueuePairTerms& terms,
                                               const Lane& over, std::string* why) {
   Environment& environment = *ground_.environment;
@@ -392,8 +410,7 @@ std::unique_ptr<QueuePair> QueuePairs::answer(Place& place, const QueuePairTerms
   VerbsChoice choice;
   if (verbs != nullptr) {
     verbs->look(environment.now_ns());
-    const size_t rail = port_at(environment.ports(), over.local_address);
-    choice = verbs->answers(rail, environment.ports(), terms.gid);
+    choice = verbs->answers(rail_of(over), environment.ports(), terms.gid);
   }
   place.own = {};
   place.remote = terms.gid;

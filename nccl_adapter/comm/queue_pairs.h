@@ -55,9 +55,7 @@ class QueuePairs {
   /// Why there is none, as far as is known.
   std::string trouble() const;
 
-  /// The queue pair of the lane is lost: tells the other side, and drops the lane.
-  void give_up(Lane& lane, const std::string& why);
-  /// The same, where it failed.
+  /// The queue pair of the lane failed: tells the other side, and drops the lane.
   void give_up(Lane& lane);
   /// The same for those that read `memory`.
   void give_up_readers(const Memory* memory);
@@ -88,14 +86,19 @@ class QueuePairs {
     uint32_t failures = 0;            ///< in a row
     int64_t offer_ns = 0;             ///< not before
     int64_t attached_ns = 0;
-    Address own{};     ///< GID of the last attempt; all zeros: there was no port for it
-    Address remote{};  ///< the peer's; all zeros at the sender, which does not choose by it
+    bool has_carried = false;  ///< since then, as of the last look
+    Address own{};             ///< GID of the last attempt; all zeros: there was no port for it
+    Address remote{};          ///< the peer's; all zeros at the sender, which does not choose by it
     FailedPlaces failed;
   };
 
+  /// Whether a loss shows that the path, or the device, does not work.
+  enum class Loss { kOfPath, kOther };
+
   static QueuePair* queue_pair(const Lane& lane);
   Place* place(uint64_t number) const;
-  void note_lost(const Lane& lane, const std::string& why);
+  void give_up(Lane& lane, const std::string& why, Loss loss);
+  void note_lost(const Lane& lane, const std::string& why, Loss loss);
   bool on_accept(const FrameHeader& header, std::span<const uint8_t> payload, Lane& over);
   void on_decline(const FrameHeader& header, std::span<const uint8_t> payload);
   bool on_offer(const FrameHeader& header, std::span<const uint8_t> payload, Lane& over);
@@ -110,6 +113,7 @@ class QueuePairs {
                                   std::string* why);
   std::unique_ptr<QueuePair> answer(Place& place, const QueuePairTerms& terms, const Lane& over,
                                     std::string* why);
+  size_t rail_of(const Lane& over) const;
   /// REQUIRES: its lane is up.
   bool has_lasted(const Place& place) const;
   QueuePair::Use use(const Place& place, bool is_receiver) const;

@@ -39,7 +39,7 @@ void log_attached(const Instance& instance) {
 }
 
 /// Init is called for each communicator: most find what the one before has found.
-void log_once(const std::vector<std::string>& lines) {
+void log_changed(const std::vector<std::string>& lines) {
   static std::mutex& mutex = *new std::mutex;
   static std::vector<std::string>& last = *new std::vector<std::string>;
   const std::lock_guard lock(mutex);
@@ -54,7 +54,7 @@ VerbsReport find_verbs(const Settings& settings) {
   std::string why = "LYRE_VERBS=off";
   const VerbsApi* api = settings.verbs == VerbsUse::kOff ? nullptr : load_verbs(&why);
   VerbsReport report = report_verbs(api, why, settings);
-  log_once(report.lines);
+  log_changed(report.lines);
   return report;
 }
 

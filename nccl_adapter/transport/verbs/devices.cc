@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <tuple>
 #include <utility>
 
 #include "nccl_adapter/limits.h"
@@ -22,14 +21,6 @@ constexpr size_t kAddressesTriedMax = 4;
 
 bool shares_network(const Address& own, const Address& remote) {
   return common_bits(own, remote) >= (is_ipv4(remote) ? kSharedIpv4Bits : kSharedIpv6Bits);
-}
-
-// mlx5_2 before mlx5_10.
-bool is_named_before(const VerbsPort& a, const VerbsPort& b) {
-  const auto order = [](const VerbsPort& port) {
-    return std::tuple(port.device.size(), port.device, port.port);
-  };
-  return order(a) < order(b);
 }
 
 std::pair<bool, bool> rank_of(const VerbsPlace& place) { return {place.is_near, place.is_of_rail}; }
@@ -91,6 +82,17 @@ void VerbsDevices::close_lost() {
 bool VerbsDevices::is_open(const ibv_device* device) const {
   return std::any_of(devices_.begin(), devices_.end(),
                      [&](const auto& own) { return own->is(device); });
+}
+
+bool VerbsDevices::have(const Address& gid) const {
+  const auto is_it = [&](const Gid& one) { return one.address == gid; };
+  const auto has_it = [&](const VerbsPort& port) {
+    return std::any_of(port.gids.begin(), port.gids.end(), is_it);
+  };
+  return std::any_of(devices_.begin(), devices_.end(), [&](const auto& device) {
+    const std::vector<VerbsPort>& ports = device->ports();
+    return !device->is_lost() && std::any_of(ports.begin(), ports.end(), has_it);
+  });
 }
 
 std::vector<VerbsPlace> VerbsDevices::places(const Address& remote) const {

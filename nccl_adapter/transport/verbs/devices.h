@@ -52,6 +52,8 @@ class VerbsDevices {
   /// The same for a queue pair that GID `remote` offered to that rail. The best are the ports in
   /// the network of that GID, and of these the rail's.
   VerbsChoice answers(size_t rail, std::span<const lyre_port> rails, const Address& remote) const;
+  /// A port that can be used has the address, and its device is not lost.
+  bool have(const Address& gid) const;
   /// Why there is no device that is open, or the last one is not used; empty: all that are there
   /// can be used.
   const std::string& why_not() const { return why_not_; }

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "nccl_adapter/transport/address.h"
@@ -212,6 +213,13 @@ std::vector<VerbsPort> read_verbs_ports(const VerbsApi& api, ibv_context* contex
   return ports;
 }
 
+bool is_named_before(const VerbsPort& a, const VerbsPort& b) {
+  const auto order = [](const VerbsPort& port) {
+    return std::tuple(port.device.size(), port.device, port.port);
+  };
+  return order(a) < order(b);
+}
+
 std::vector<VerbsPort> find_verbs_ports(const VerbsApi& api, const Settings& settings) {
   std::vector<VerbsPort> ports;
   int count = 0;
@@ -219,6 +227,7 @@ std::vector<VerbsPort> find_verbs_ports(const VerbsApi& api, const Settings& set
   if (list == nullptr) return ports;
   for (int i = 0; i < count; ++i) read_device(api, list[i], settings, &ports);
   api.free_device_list(list);
+  std::stable_sort(ports.begin(), ports.end(), is_named_before);
   return ports;
 }
 

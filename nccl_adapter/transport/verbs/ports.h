@@ -53,8 +53,11 @@ struct VerbsPort {
 std::vector<VerbsPort> read_verbs_ports(const VerbsApi& api, ibv_context* context,
                                         const Settings& settings);
 
-/// All ports of all devices, those that cannot be used with the reason. Opens each device for the
-/// time of the call.
+/// The order in which ports are dealt to rails: mlx5_2 before mlx5_10.
+bool is_named_before(const VerbsPort& a, const VerbsPort& b);
+
+/// All ports of all devices in the order of their names, those that cannot be used with the reason.
+/// Opens each device for the time of the call.
 std::vector<VerbsPort> find_verbs_ports(const VerbsApi& api, const Settings& settings);
 
 /// Leading bits that two addresses have in common.

@@ -41,7 +41,7 @@ Fault draw_rdma_fault(Draw& draw, const Plan& plan) {
 void add_devices_everywhere(Draw& draw, Plan* plan) {
   add_rdma(draw, plan, true);
   plan->checks_queue_pairs = true;
-  plan->stays_ns = 5 * kSecond;
+  plan->stays_ns = 10 * kSecond;
   if (plan->network.is_one_network) return;
   for (LinkPlan& link : plan->links) link.to_device = link.from_device;
 }
@@ -68,6 +68,7 @@ void make_fail_over(Draw& draw, Plan* plan) {
 void make_late_writes(Draw& draw, Plan* plan) {
   add_rdma(draw, plan, true);
   plan->breaks_writes = true;
+  plan->is_rdma_one_network = true;  // then the next pair of ports works, too
   for (RankPlan& rank : plan->ranks) rank.verbs_mode = 2;
   // A queue pair is offered again after 0.1 s and more.
   int64_t end_ns = 500 * kMs;

@@ -16,6 +16,7 @@ constexpr int64_t kRetryNs = 67 * kMs;  // where no timeout is set
 constexpr int kRetriesMax = 7;
 constexpr uint32_t k24Bits = (1u << 24) - 1;
 constexpr uint32_t kFirstNumber = 17;
+constexpr size_t kNetworkByte = 14;  // of a GID
 
 bool is_inside(const ibv_mr& mr, const ibv_sge& piece) {
   const auto from = reinterpret_cast<uintptr_t>(mr.addr);
@@ -224,6 +225,7 @@ void RdmaNetwork::start(RdmaQueuePair* queue_pair) {
 RdmaQueuePair* RdmaNetwork::counterpart(const RdmaQueuePair& queue_pair) const {
   for (const auto& other : queue_pairs_) {
     const RdmaDevice& device = *other->context->device;
+    if (device.gid[kNetworkByte] != queue_pair.context->device->gid[kNetworkByte]) continue;
     if (other->qp.qp_num == queue_pair.remote_number && other->works() &&
         std::memcmp(device.gid, queue_pair.remote_gid, sizeof device.gid) == 0) {
       return other.get();

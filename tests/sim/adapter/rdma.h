@@ -24,7 +24,7 @@ struct RdmaSettings {
   int64_t delay_ns = 5 * kUs;      ///< of a send and of its acknowledgement, up to twice that
   int64_t lateness_ns = 20 * kUs;  ///< of completions, at most
   bool is_one_network = false;     ///< of all devices; else the first ones of hosts share one, the
-                                   ///< second ones, and so on
+                                   ///< second ones, and so on, and do not reach the others
 };
 
 class RdmaNetwork {
@@ -97,6 +97,7 @@ class RdmaNetwork {
   }
 
  private:
+  /// nullptr: there is none, or it is in another network.
   RdmaQueuePair* counterpart(const RdmaQueuePair& queue_pair) const;
   bool is_cut(const RdmaQueuePair& from, const RdmaQueuePair& to) const;
   void start(RdmaQueuePair* queue_pair);

@@ -29,7 +29,13 @@ struct Equipment {
   size_t rails = 2;
   size_t devices = 1;
   bool is_one_network = false;
+  int64_t timeout_there = 0;  ///< of the receiver's devices; 0: that of the settings
 };
+
+Settings settings_there(Settings settings, const Equipment& equipment) {
+  if (equipment.timeout_there > 0) settings.verbs_timeout = equipment.timeout_there;
+  return settings;
+}
 
 /// Comms with RDMA devices on each host, one if nothing else is said.
 class CommsWithRdma : public Comms {
@@ -38,7 +44,7 @@ class CommsWithRdma : public Comms {
       : Comms({.rails = equipment.rails, .is_one_network = equipment.is_one_network}),
         rdma_({.is_one_network = equipment.is_one_network}, events_, 1),
         here_devices_(here_api_, settings),
-        there_devices_(there_api_, settings) {
+        there_devices_(there_api_, settings_there(settings, equipment)) {
     for (size_t i = 0; i < equipment.devices; ++i) rdma_.add_device(0);
     for (size_t i = 0; i < equipment.devices; ++i) rdma_.add_device(1);
     rdma_.host_of_caller = [] { return g_caller; };
@@ -46,12 +52,20 @@ class CommsWithRdma : public Comms {
     adapter_sim::set_rdma(&rdma_);
     here().use(&here_devices_);
     there().use(&there_devices_);
+    if (settings.uses_all_rails) use_all_rails();
     connect();
     EXPECT_TRUE(has_queue_pair());
   }
   ~CommsWithRdma() override {
     sender_.reset();
     owned_.clear();
+  }
+  void use_all_rails() {
+    here().use_all_rails();
+    Handle to = handle();
+    to.others = further_addresses(there().ports(), 0);
+    to.places = places_of(there().ports(), 0, to.others);
+    sender_ = std::make_unique<SendComm>(&here(), Nonce{1}, 0, to);
   }
   bool has_queue_pair() {
     return works_until([&] {
@@ -281,13 +295,17 @@ TEST_F(CommsWithRdma, GrantOverAStreamWhileTheQueuePairIsUnproven) {
   EXPECT_TRUE(has_second()) << "the grant waited until the queue pair was given up";
 }
 
+using Spread = std::vector<size_t>;
+
 /// Four rails and four devices a host, all of them in one network.
 class CommsInAFlatNetwork : public CommsWithRdma {
  protected:
-  explicit CommsInAFlatNetwork(const Settings& settings = {})
-      : CommsWithRdma(settings, {.rails = 4, .devices = 4, .is_one_network = true}) {}
+  explicit CommsInAFlatNetwork(const Settings& settings = {}, int64_t timeout_there = 0)
+      : CommsWithRdma(
+            settings,
+            {.rails = 4, .devices = 4, .is_one_network = true, .timeout_there = timeout_there}) {}
 
-  const adapter_sim::RdmaDevice& device(size_t host, size_t index) const {
+  adapter_sim::RdmaDevice& device(size_t host, size_t index) const {
     return *rdma_.devices()[host * 4 + index];
   }
   /// How many queue pairs each device of the host has.
@@ -306,12 +324,23 @@ class CommsInAFlatNetwork : public CommsWithRdma {
   bool others_have_queue_pairs() {
     return works_until([&] {
       size_t count = 0;
-      for (const auto& other : others_) {
-        other->tick(events_.now_ns());
-        count += other->facts().view.queue_pairs_up;
-      }
+      tick_others();
+      for (const auto& other : others_) count += other->facts().view.queue_pairs_up;
       return count == others_.size();
     });
+  }
+  void tick_others() {
+    for (const auto& other : others_) other->tick(events_.now_ns());
+  }
+  bool is_spread(const Spread& wanted) const { return spread(0) == wanted && spread(1) == wanted; }
+  /// The receiver's process does nothing meanwhile.
+  void hold_receiver(int64_t ns) {
+    const int64_t end_ns = events_.now_ns() + ns;
+    while (events_.now_ns() < end_ns) {
+      events_.run_until(events_.now_ns() + kMs);
+      here().look();
+      tick_others();
+    }
   }
 
   std::vector<std::unique_ptr<SendComm>> others_;
@@ -349,6 +378,59 @@ TEST_F(CommsInAFlatNetwork, GoRoundADeviceThatReachesNobody) {
   add_sender(2);
   ASSERT_TRUE(others_have_queue_pairs());
   EXPECT_EQ(spread(1)[2], 0u);
+}
+
+TEST_F(CommsInAFlatNetwork, StayOnTheirRailWhereAnAnswerIsLate) {
+  add_sender(1);
+  ASSERT_TRUE(works_until([&] { return tick_others(), others_.front()->is_connected(); }));
+  hold_receiver(3 * kSecond);
+  ASSERT_TRUE(others_have_queue_pairs());
+  EXPECT_TRUE(is_spread({1, 1, 0, 0}));
+}
+
+TEST_F(CommsInAFlatNetwork, TakeTheSameDeviceWhenItIsBackAtOnce) {
+  works_until([] { return false; }, 2 * kVerbsLookNs);
+  device(0, 0).is_there = false;
+  here_devices_.look(events_.now_ns());
+  device(0, 0).is_there = true;
+  ASSERT_TRUE(works_until([&] { return sender_->facts().view.queue_pairs_lost == 1; }));
+  ASSERT_TRUE(has_queue_pair());
+  EXPECT_EQ(spread(0), (Spread{1, 0, 0, 0}));
+}
+
+/// The sender's devices report a path that does not work after 17 s.
+class CommsOfASlowSender : public CommsInAFlatNetwork {
+ protected:
+  CommsOfASlowSender() : CommsInAFlatNetwork({.verbs_timeout = 19}, kVerbsTimeout) {}
+};
+
+// To the receiver its queue pair seems to last: it hears nothing, and sends nothing.
+TEST_F(CommsOfASlowSender, GoRoundADeviceThatReachesNobody) {
+  for (size_t i = 0; i < 4; ++i) rdma_.cut(device(0, i), device(1, 2));
+  add_sender(2);
+  ASSERT_TRUE(others_have_queue_pairs());
+  EXPECT_EQ(spread(1)[2], 0u);
+}
+
+/// The first stream is between the first rails, the second one between the second ones.
+class CommsOverAllRails : public CommsWithRdma {
+ protected:
+  CommsOverAllRails()
+      : CommsWithRdma({.uses_all_rails = true},
+                      {.rails = 2, .devices = 2, .is_one_network = true}) {}
+};
+
+TEST_F(CommsOverAllRails, HaveTheQueuePairOnTheFirstRailAlsoWhereAnotherStreamBringsTheOffer) {
+  ASSERT_TRUE(works_until([&] { return receiver_->facts().streams.size() == 3; }));
+  works_until([] { return false; }, kQueuePairProvenNs + 2 * kSecond);
+  network_.wires().set_rail({.host = 0, .rail = 0}, false);
+  for (adapter_sim::Connection* connection : network_.established()) {
+    if (connection->ends[1].rail == 0) network_.tcp().reset(*connection);
+  }
+  rdma_.break_queue_pair();
+  ASSERT_TRUE(works_until([&] { return sender_->facts().view.queue_pairs_lost == 1; }));
+  ASSERT_TRUE(has_queue_pair());
+  EXPECT_EQ(rdma_.connected(rdma_.devices()[2].get()), 1u);
 }
 
 }  // namespace

@@ -18,6 +18,14 @@ namespace {
 
 class OpenDevices : public ConnectedQueuePairs {};
 
+TEST_F(OpenDevices, HaveTheAddressesOfTheirPortsUntilTheyAreLost) {
+  EXPECT_TRUE(hosts_[0]->have(address(0)));
+  EXPECT_FALSE(hosts_[0]->have(address(1)));
+  network_.remove_devices(0, true);
+  pass(kMs + kTickNs);
+  EXPECT_FALSE(hosts_[0]->have(address(0)));
+}
+
 TEST_F(OpenDevices, FailTheirQueuePairsWhenTheyVanish) {
   network_.remove_devices(0, true);
   pass(kMs + kTickNs);

@@ -70,6 +70,14 @@ TEST_F(VerbsPorts, EachPortOfADeviceIsOne) {
   EXPECT_EQ(ports[1].name(), "rxe0 port 2");
 }
 
+TEST_F(VerbsPorts, AreInTheOrderOfTheirNames) {
+  for (const char* name : {"mlx5_10", "mlx5_2"}) add(name, {FakeGid{v4(10, 9, 0, 1)}});
+  const std::vector<VerbsPort> ports = find_verbs_ports(kFakeApi, {});
+  ASSERT_EQ(ports.size(), 2u);
+  EXPECT_EQ(ports[0].name(), "mlx5_2");
+  EXPECT_EQ(ports[1].name(), "mlx5_10");
+}
+
 TEST_F(VerbsPorts, HolesAndEmptyEntriesOfTheTableAreSkipped) {
   add("rxe0", {std::nullopt, FakeGid{Address{}}, std::nullopt, FakeGid{v4(10, 9, 0, 1)}});
   const VerbsPort port = only();

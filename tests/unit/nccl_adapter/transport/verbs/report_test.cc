@@ -35,9 +35,9 @@ TEST_F(VerbsReports, NameEachPortAndWhyItIsNotUsed) {
   add("rxe0", {FakeGid{v4(10, 9, 1, 1)}});
   const VerbsReport report = report_verbs(&kFakeApi, "", {});
   EXPECT_THAT(report.lines,
-              ElementsAre("RDMA device mlx5_0, cannot be used: the port is not active",
-                          "RDMA device mlx5_1, cannot be used: the port is not active",
-                          "RDMA device rxe0, 100000 Mb/s, MTU 1024, GID 0 10.9.1.1"));
+              ElementsAre("RDMA device rxe0, 100000 Mb/s, MTU 1024, GID 0 10.9.1.1",
+                          "RDMA device mlx5_0, cannot be used: the port is not active",
+                          "RDMA device mlx5_1, cannot be used: the port is not active"));
   EXPECT_EQ(report.summary, "mlx5_0, mlx5_1: the port is not active");
   EXPECT_EQ(report.why_none, "");
   ASSERT_EQ(report.usable.size(), 1u);
