@@ -9,7 +9,9 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
 import sys
+import tempfile
 import tomllib
 import unittest
 import warnings
@@ -123,6 +125,66 @@ class Kubernetes(unittest.TestCase):
         self.assertEqual(given["drop"], ["ALL"])
         self.assertTrue(self.pod["hostNetwork"] and self.pod["hostPID"])
 
+    # Root of any container could use up what a uid has at a socket that jobs are given, and the
+    # kubelet would end the daemon.
+    def test_the_probes_ask_a_socket_that_no_job_has(self):
+        daemon = self.container("lyred")
+        for name in ("startupProbe", "readinessProbe", "livenessProbe"):
+            command = daemon[name]["exec"]["command"]
+            self.assertIn("--reuid=lyre", command, name)
+            self.assertEqual(command[-2:], ["lyre", "status"], name)
+        socket = next(one["value"] for one in daemon["env"] if one["name"] == "LYRE_SOCKET")
+        for document in [*self.daemon, self.domains[0]]:
+            text = document.get("data", {}).get("lyred.toml")
+            if text is not None:
+                settings = tomllib.loads(text)
+                self.assertEqual(settings["daemon"]["socket"], socket)
+                self.assertNotIn(socket, [one["socket"] for one in settings["domain"]])
+        folder = next(one["name"] for one in daemon["volumeMounts"]
+                      if one["mountPath"] == os.path.dirname(socket))
+        self.assertIn("emptyDir", next(one for one in self.pod["volumes"]
+                                       if one["name"] == folder))
+
+    def exit_of_for_jobs(self, config):
+        """Of the script of the init container, with that file, and its lines of stderr."""
+        *shell, script = self.pod["initContainers"][0]["command"]
+        self.assertEqual(script.count("/etc/lyre/lyred.toml"), 1)
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("install", "chown", "chmod"):
+                os.symlink("/bin/true", os.path.join(folder, name))
+            path = os.path.join(folder, "lyred.toml")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(config)
+            done = subprocess.run([*shell, script.replace("/etc/lyre/lyred.toml", path)],
+                                  capture_output=True, text=True, timeout=60, check=False,
+                                  env={"PATH": folder + os.pathsep + os.environ["PATH"]})
+        return done.returncode, done.stderr.splitlines()
+
+    # The daemon would run, and its probes would end it again and again.
+    def test_a_configuration_without_that_socket_is_refused_first(self):
+        mounts = {one["mountPath"]: one["name"]
+                  for one in self.pod["initContainers"][0]["volumeMounts"]}
+        self.assertEqual(mounts["/etc/lyre"], "config")
+        for name in ("lyred.yaml", "domains.yaml"):
+            config = next(one for one in documents(name) if "lyred.toml" in one.get("data", {}))
+            self.assertEqual(self.exit_of_for_jobs(config["data"]["lyred.toml"]), (0, []), name)
+        socket = next(one["value"] for one in self.container("lyred")["env"]
+                      if one["name"] == "LYRE_SOCKET")
+        for config in ("", '[[port]]\nname = "rail0"\n', f'# socket = "{socket}"\n'):
+            code, lines = self.exit_of_for_jobs(config)
+            self.assertEqual((code, len(lines)), (1, 1), lines)
+            self.assertIn(socket, lines[0])
+
+    # RollingUpdate deletes the pod before the image is there.
+    def test_a_daemon_is_not_replaced_under_a_job_unasked(self):
+        daemon_set = next(one for one in self.daemon if one["kind"] == "DaemonSet")
+        self.assertEqual(daemon_set["spec"]["updateStrategy"], {"type": "OnDelete"})
+
+    def test_jobs_wait_for_a_daemon_that_the_kubelet_starts_again(self):
+        for spec in (self.job["spec"], self.domains[1]["spec"]):
+            settings = {one["name"]: one["value"] for one in spec["containers"][0]["env"]}
+            self.assertGreaterEqual(int(settings["LYRE_RESUME_SECONDS"]), 120)
+
     # The control thread opens ports again, for up to 10 s at each attempt.
     def test_a_port_that_is_opened_again_is_waited_for(self):
         unit = read("config/lyred.service.in")
@@ -196,7 +258,8 @@ class Kubernetes(unittest.TestCase):
             settings = tomllib.loads(config["data"]["lyred.toml"])
             clients = settings["clients"]
             arenas = clients["arena_bytes_per_uid_max"]
-            wanted = [one["contexts_max"] for one in settings.get("domain", [])]
+            wanted = [one.get("contexts_max", contexts_wanted)
+                      for one in settings.get("domain", [])]
             self.assertGreaterEqual(arenas, max(wanted, default=contexts_wanted) * context, name)
             each = arenas + clients["registered_bytes_per_uid_max"]
             users = len(settings.get("domain", [None]))

@@ -16,7 +16,13 @@ import yaml
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../deploy/kubernetes")
 OF_A_CLUSTER = ("nodeSelector", "tolerations", "serviceAccountName", "priorityClassName")
 OF_A_NIC = ("lyre.example/nic", "hugepages-2Mi")
-CONFIG = """[[port]]
+CONFIG = """[daemon]
+socket = "/run/lyred/admin.sock"
+[[domain]]
+name = "jobs"
+socket = "/run/lyre/lyred.sock"
+group = "lyre-clients"
+[[port]]
 name = "wire"
 device = "net_memif0,role=server,socket=/run/lyred/wire.sock"
 address = "10.9.0.1/24"

@@ -193,6 +193,13 @@ class Slurm(Scripts):
         self.assertEqual(self.prolog().returncode, 0)
         self.assertEqual(self.calls(), ["lyre status"])
 
+    # An upgrade of the package may leave it running, and it serves jobs.
+    def test_a_daemon_of_another_release_answers(self):
+        self.stand_in("lyre", f'echo "lyre $*" >> {self.folder}/calls; exit 4')
+        self.assertEqual(self.prolog().returncode, 0)
+        self.assertEqual(self.calls(), ["lyre status"])
+        self.assertIn("export NCCL_NET=Lyre", self.run_script("slurm/task_prolog").stdout)
+
     def test_a_daemon_that_does_not_run_is_started(self):
         self.stand_in("systemctl", f'echo "systemctl $*" >> {self.folder}/calls; '
                                    f'touch {self.folder}/up')
