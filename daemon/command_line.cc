@@ -1,5 +1,7 @@
 #include "daemon/command_line.h"
 
+#include "daemon/memory/helper_program.h"
+
 namespace lyre {
 
 void define_daemon_command_line(CLI::App& app, DaemonOptions& options) {
@@ -13,8 +15,9 @@ void define_daemon_command_line(CLI::App& app, DaemonOptions& options) {
                "Have the running daemon of this configuration go on in a new process, as `lyre "
                "upgrade` does, and exit")
       ->excludes("--check");
-  app.add_flag("--take-over", options.takes_over)->group("");        // for the daemon itself
-  app.add_option("--check-nics", options.nics_to_check)->group("");  // for `lyre`
+  app.add_flag("--take-over", options.takes_over)->group("");  // for the daemon itself
+  app.add_flag(kMappingHelperArgument, options.is_memory_helper)->group("");  // likewise
+  app.add_option("--check-nics", options.nics_to_check)->group("");           // for `lyre`
   app.set_version_flag("--version", "lyred " LYRE_VERSION);
 }
 

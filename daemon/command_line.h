@@ -13,6 +13,7 @@ struct DaemonOptions {
   /// Asked by `lyre`: which of these NICs this version of DPDK cannot drive.
   std::vector<std::string> nics_to_check;
   bool takes_over = false;  ///< given by a daemon that is upgraded to the process that it starts
+  bool is_memory_helper = false;  ///< given by a memory helper that replaces itself
 };
 
 /// The options of `lyred`: what is parsed, and from which its manual page is made.

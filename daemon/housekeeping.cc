@@ -38,6 +38,7 @@ Housekeeping::Housekeeping(boost::asio::io_context& io, Assembly& parts, Notifie
           parts.threads().count(),
           [&parts](uint32_t worker) { return parts.threads().turns(worker); }, clock()),
       device_counters_(parts.ports().devices(parts.stats())),
+      cores_(parts.threads().kept_cores()),
       conflicts_(kConflictWarningPeriod) {}
 
 void Housekeeping::begin() {
@@ -71,6 +72,7 @@ void Housekeeping::look() {
   look_for_conflicts(now);
   look_for_checksums();
   device_counters_.look(now);
+  cores_.look(now);
   channel::StatsHeader& header = parts_.stats().header();
   header.clients.set(parts_.registry().attached_count());
   header.clients_total.set(parts_.registry().attached_total());

@@ -9,6 +9,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/notifier.h"
 #include "daemon/ports/device_counters.h"
+#include "daemon/workers/core_keeper.h"
 #include "daemon/workers/progress.h"
 #include "stack/base/look_clock.h"
 #include "stack/channel/stats.h"
@@ -16,9 +17,9 @@
 namespace lyre {
 
 /// The periodic work of a running daemon: links, ports that need a restart, gauges, counters of
-/// devices, address conflicts, checksums that a kernel leaves out, the service manager's watchdog,
-/// and the end of a daemon whose worker hangs. Thread: the one that runs `io`. Owner: borrows all
-/// that it is given.
+/// devices, workers' cores, address conflicts, checksums that a kernel leaves out, the service
+/// manager's watchdog, and the end of a daemon whose worker hangs. Thread: the one that runs `io`.
+/// Owner: borrows all that it is given.
 class Housekeeping {
  public:
   using Clock = Nanos (*)();
@@ -52,6 +53,7 @@ class Housekeeping {
   Progress progress_;
   LookClock looks_;
   DeviceCounters device_counters_;
+  CoreKeeper cores_;
   RareWarning conflicts_;
   int64_t claims_told_unix_ns_ = 0;  ///< claims up to then were logged
   bool has_told_checksums_ = false;

@@ -56,6 +56,8 @@ Status Launcher::assemble(const Process& process) {
     fail_to_succeed(successor, taken.error());
   }
   parts_->threads().resume();
+  // First of all requests to it. Before commit() it is the other process's.
+  mappings_.replace_helper();
   successor.go_on(*parts_);
   keep_stats();
   return Ok{};

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 
@@ -26,6 +27,9 @@
 #include "daemon/host/worker_placement.h"
 #include "daemon/launcher.h"
 #include "daemon/logging.h"
+#include "daemon/memory/client_mapping.h"
+#include "daemon/memory/helper_program.h"
+#include "daemon/memory/mapping_helper.h"
 #include "daemon/memory/mapping_opener.h"
 #include "daemon/stats_keeper.h"
 #include "daemon/upgrade/new_process.h"
@@ -156,10 +160,11 @@ struct Origin {
   bool takes_over = false;  ///< from the process that started this one
 };
 
-/// The helpers of a daemon that takes over: it has the memory helper of the other one.
+/// A daemon that takes over has the memory helper of the other one, which executes its program
+/// again (Launcher::assemble()).
 Result<MappingHelperProcess> start_helper(const Origin& origin) {
   if (origin.takes_over) return MappingHelperProcess();
-  return MappingHelperProcess::start();
+  return MappingHelperProcess::start(origin.program);
 }
 
 /// Of containers, which are given this directory. That of the host, /dev/shm, belongs to root.
@@ -210,6 +215,13 @@ int run(int argc, char** argv) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
     return complain(error.what(), kExitBadConfig);
+  }
+  if (options.is_memory_helper) {
+    if (::fcntl(kMappingHelperDescriptor, F_GETFD) < 0) {
+      return complain(kMappingHelperArgument + std::string(" is for the daemon itself"),
+                      kExitBadConfig);
+    }
+    run_mapping_helper(OwnedFd(kMappingHelperDescriptor), open_client_mapping, program);
   }
   if (!options.nics_to_check.empty()) return complain_of_nics(options.nics_to_check);
   auto [config, errors] = read_config(options.config_path);

@@ -17,6 +17,7 @@
 #include "daemon/base/errno_error.h"
 #include "daemon/base/readable.h"
 #include "daemon/base/watch.h"
+#include "daemon/handover_versions.h"
 #include "daemon/protocol/handover_records.h"
 #include "daemon/upgrade/offer.h"
 #include "daemon/upgrade/port_handover.h"
@@ -73,7 +74,7 @@ Status Predecessor::start_process() {
   link_.emplace(process_->take_socket());
   record::Writer offer;
   write_offer(parts_.config, parts_.assembly.ports().records(),
-              parts_.assembly.uses_physical_addresses(), offer);
+              parts_.assembly.uses_physical_addresses(), least_versions(), offer);
   return link_->send(UpgradeStep::kOffer, offer.bytes());
 }
 
@@ -102,7 +103,9 @@ void Predecessor::on_prepared() {
   if (!is_under_way()) return;
   auto prepared = link_->expect(UpgradeStep::kPrepared, {});
   if (!prepared.ok()) return fail(prepared.error());
-  release_.assign(prepared->payload.begin(), prepared->payload.end());
+  auto release = read_prepared(prepared->payload, least_versions());
+  if (!release.ok()) return fail(release.error());
+  release_ = std::move(*release);
   parts_.assembly.control().hold_memory_requests(true);
   hand_over_when_quiet(monotonic_now());
 }

@@ -4,11 +4,11 @@
 
 #include <cerrno>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
+#include "daemon/handover_versions.h"
 #include "daemon/protocol/handover_records.h"
 #include "daemon/upgrade/offer.h"
 
@@ -25,11 +25,11 @@ Result<uint32_t> Successor::await_offer() {
   auto message = link_.expect(UpgradeStep::kOffer, kUpgradePatience);
   if (!message.ok()) return message.error();
   offer_ = std::move(message->payload);
-  return offered_workers(offer_);
+  return offered_workers(offer_, handover_versions());
 }
 
 Status Successor::meet(const Config& config) {
-  auto offer = read_offer(config, offer_);
+  auto offer = read_offer(config, offer_, handover_versions());
   if (!offer.ok()) return offer.error();
   heritage_.ports = std::move(offer->ports);
   nic_owner_.uses_physical_addresses = offer->uses_physical_addresses;
@@ -38,9 +38,9 @@ Status Successor::meet(const Config& config) {
 }
 
 Status Successor::await_ports() {
-  constexpr std::string_view kRelease = LYRE_VERSION;
-  const std::span release(reinterpret_cast<const uint8_t*>(kRelease.data()), kRelease.size());
-  if (Status said = link_.send(UpgradeStep::kPrepared, release); !said.ok()) return said;
+  record::Writer prepared;
+  write_prepared(handover_versions(), prepared);
+  if (Status said = link_.send(UpgradeStep::kPrepared, prepared.bytes()); !said.ok()) return said;
   auto state = link_.receive_state(kUpgradePreparation);  // it waits for its clients
   if (!state.ok()) return state.error();
   stopped_at_ = monotonic_now();
@@ -85,12 +85,18 @@ Status Successor::take_connection(Assembly& parts, record::Reader& in) {
       record.socket >= parts.control().count() || !parts.registry().is_attached(record.context)) {
     return not_right("a client's connection");
   }
+  if (!channel::kControlVersions.has(record.control_version)) {
+    return Error{EPROTONOSUPPORT, "a client speaks version " +
+                                      std::to_string(record.control_version) +
+                                      " of the control socket, which this daemon does not"};
+  }
   Connection& taken = connections_.emplace_back();
   taken.socket = record.socket;
   taken.connection.socket = state_.descriptors.take();
   if (record.has_process) taken.connection.process = state_.descriptors.take();
   taken.connection.context = record.context;
   taken.connection.label = record.label;
+  taken.connection.control_version = record.control_version;
   if (!taken.connection.socket.is_open()) return not_right("a client's connection");
   return Ok{};
 }

@@ -17,6 +17,7 @@ namespace lyre::client {
 
 namespace {
 
+/// Of any version.
 int map_segment(int descriptor, uint64_t stats_bytes, Mapping& out) {
   Mapping mapping;
   if (!mapping.map(descriptor, stats_bytes, PROT_READ)) {
@@ -26,14 +27,12 @@ int map_segment(int descriptor, uint64_t stats_bytes, Mapping& out) {
   if (!mapping.holds(0, sizeof *header) || header->magic != channel::kStatsMagic) {
     return fail(LYRE_E_VERSION, "the daemon's stats segment is not valid");
   }
-  if (header->version != channel::kStatsVersion) {
-    return fail(LYRE_E_VERSION,
-                "the daemon's stats segment has version %u, this program reads %u: use the `lyre` "
-                "that was installed with the daemon",
-                header->version, channel::kStatsVersion);
-  }
   out = std::move(mapping);
   return 0;
+}
+
+uint32_t version_of(const Mapping& segment) {
+  return reinterpret_cast<const channel::StatsHeader*>(segment.data())->version;
 }
 
 /// The daemon seals its segment. A file of another process may shrink, which is SIGBUS for its
@@ -53,7 +52,16 @@ int map_stats_segment(const char* socket_path, Mapping& out) {
   if (!is_sealed(descriptor.get())) {
     return fail(LYRE_E_VERSION, "the daemon's stats segment is not a sealed memfd");
   }
-  return map_segment(descriptor.get(), stats_bytes, out);
+  Mapping segment;
+  if (const int code = map_segment(descriptor.get(), stats_bytes, segment); code != 0) return code;
+  if (const uint32_t version = version_of(segment); version != channel::kStatsVersion) {
+    return fail(LYRE_E_VERSION,
+                "the daemon's stats segment has version %u, this program reads %u: use the `lyre` "
+                "that was installed with the daemon",
+                version, channel::kStatsVersion);
+  }
+  out = std::move(segment);
+  return 0;
 }
 
 int map_last_stats_segment(const char* socket_path, Mapping& out) {
@@ -65,7 +73,18 @@ int map_last_stats_segment(const char* socket_path, Mapping& out) {
     const int code = errno == EACCES ? LYRE_E_PERMISSION : LYRE_E_DAEMON;
     return fail(code, "%s: %s (what the last daemon left)", path.c_str(), std::strerror(errno));
   }
-  return map_segment(file.get(), static_cast<uint64_t>(found.st_size), out);
+  Mapping segment;
+  const auto last_bytes = static_cast<uint64_t>(found.st_size);
+  if (const int code = map_segment(file.get(), last_bytes, segment); code != 0) return code;
+  if (const uint32_t version = version_of(segment); version != channel::kStatsVersion) {
+    // The package has replaced the `lyre` that could read it.
+    return fail(LYRE_E_VERSION,
+                "%s: a daemon of another release left this (version %u, this program reads %u), so "
+                "it cannot be shown: see that daemon's log in the journal",
+                path.c_str(), version, channel::kStatsVersion);
+  }
+  out = std::move(segment);
+  return 0;
 }
 
 }  // namespace lyre::client

@@ -28,6 +28,8 @@ inline constexpr Nanos kLinkDownPeriod = millis(20);
 /// Period of reading the counters of devices. On ENA this is an admin command that sleeps about
 /// 100 us.
 inline constexpr Nanos kDeviceCountersPeriod = seconds(1);
+/// Period of looking whether workers are on their cores (CoreKeeper): a system call for each.
+inline constexpr Nanos kCoresPeriod = seconds(2);
 /// Period of Housekeeping.
 inline constexpr Nanos kHousekeepingPeriod = millis(250);
 /// A look that comes so late follows a pause of this process, or of its machine.

@@ -23,20 +23,30 @@ DomainLimits limits_of_domain(const RegistryOptions& options, uint32_t domain) {
 void ContextRegistry::write_handover(RegistryRecord record, record::Writer& out,
                                      std::vector<int>& descriptors) const {
   record::Writer records;
-  std::vector<int> regions;
+  std::vector<int> memories;
   record.next_generation = next_generation_;
   record.region_uses = regions_.uses();
-  const auto is_left = [](const auto& c) { return c != nullptr && !c->is_gone(); };
+  const auto has_workers = [](const auto& c) { return c != nullptr && !c->is_gone(); };
   record.client_count =
-      static_cast<uint32_t>(std::count_if(contexts_.begin(), contexts_.end(), is_left));
-  record.region_count = regions_.write_handover(records, regions);
+      static_cast<uint32_t>(std::count_if(contexts_.begin(), contexts_.end(), has_workers));
+  // Also of contexts whose memory a thread still unmaps for the ports. With those that have workers
+  // they are `contexts_max` at most: check_contexts() counts both.
+  left_.write_handover(records, memories);
+  record.left_count = static_cast<uint32_t>(left_.count());
+  for (const auto& context : contexts_) {
+    if (context == nullptr || !context->is_gone() || !context->can_be_taken_back) continue;
+    LeftMemory::write_one(context->left_facts(copy_bytes_), context->memory.fd(), records,
+                          memories);
+    ++record.left_count;
+  }
+  record.region_count = regions_.write_handover(records, memories);
   out.add(record::Kind::kRegistry, kDaemonHandoverVersion,
           [&](record::FieldWriter& fields) { list_registry(fields, std::as_const(record)); });
   for (const auto& context : contexts_) {
-    if (is_left(context)) write_client(*context, out, descriptors);
+    if (has_workers(context)) write_client(*context, out, descriptors);
   }
   out.append(records);
-  descriptors.insert(descriptors.end(), regions.begin(), regions.end());
+  descriptors.insert(descriptors.end(), memories.begin(), memories.end());
 }
 
 void ContextRegistry::write_client(const Context& context, record::Writer& out,
@@ -70,6 +80,9 @@ Status ContextRegistry::take_over(const RegistryRecord& record,
   first_generation_ = next_generation_ = record.next_generation;
   for (uint32_t i = 0; i < record.client_count; ++i) {
     if (Status status = take_over_client(domains, in, descriptors); !status.ok()) return status;
+  }
+  if (Status left = left_.take_over(record.left_count, domains, in, descriptors); !left.ok()) {
+    return left;
   }
   return regions_.take_over(record.region_count, record.region_uses, in, descriptors);
 }

@@ -29,7 +29,8 @@ uint64_t counted_bytes_of(uint64_t context_bytes, uint64_t copy_bytes, uint64_t 
 constexpr const char* kStillOpen = " whose memory a process still has open";
 
 void free_left(RegionRegistry& regions, LeftMemory::Entry left) {
-  regions.free_memory(left.owner, std::move(left.file), left.bytes, left.counted_bytes);
+  const LeftMemory::Facts& facts = left.facts;
+  regions.free_memory(facts.owner, std::move(left.file), facts.bytes, facts.counted_bytes);
 }
 
 std::string mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
@@ -56,6 +57,14 @@ ContextGrant ContextRegistry::Context::grant() const {
                      .worker_rings = {}};
   for (const OwnedFd& ring : worker_rings) grant.worker_rings.push_back(ring.get());
   return grant;
+}
+
+LeftMemory::Facts ContextRegistry::Context::left_facts(uint64_t copy_bytes_max) const {
+  const uint64_t bytes = memory.bytes();
+  return {.owner = {.user = user, .client = index},
+          .domain = terms.domain,
+          .bytes = bytes,
+          .counted_bytes = counted_bytes_of(bytes, copy_bytes, copy_bytes_max)};
 }
 
 ContextRegistry::ContextRegistry(WorkerSet& workers, const RegistryOptions& options)
@@ -100,16 +109,13 @@ void ContextRegistry::drop(uint32_t index) {
 /// the descriptor: the pages stay, and count, while it has the memory open.
 void ContextRegistry::forget(uint32_t index) {
   Context& context = *contexts_[index];
-  const uint64_t bytes = context.memory.bytes();
-  LeftMemory::Entry left{.owner = {.user = context.user, .client = index},
-                         .domain = context.terms.domain,
-                         .file = context.memory.release(),
-                         .bytes = bytes,
-                         .counted_bytes = counted_bytes_of(bytes, context.copy_bytes, copy_bytes_)};
+  LeftMemory::Entry left{.facts = context.left_facts(copy_bytes_),
+                         .file = context.memory.release()};
   const bool can_be_kept = context.can_be_taken_back;
   contexts_[index].reset();
   if (!can_be_kept) {
-    return regions_.close_memory(index, std::move(left.file), bytes, left.counted_bytes);
+    return regions_.close_memory(index, std::move(left.file), left.facts.bytes,
+                                 left.facts.counted_bytes);
   }
   if (!take_back(left.file.get()) && errno == EAGAIN) return left_.add(std::move(left));
   free_left(regions_, std::move(left));

@@ -52,17 +52,21 @@ void ControlClient::start(OwnedFd process) {
   watch_process(std::move(process));
 }
 
-void ControlClient::go_on(OwnedFd process, uint32_t context, const std::string& label) {
-  context_ = context;
-  label_ = label;
+void ControlClient::go_on(HandedConnection connection) {
+  context_ = connection.context;
+  label_ = connection.label;
+  control_version_ = connection.control_version;
   wait_for_request();
-  watch_process(std::move(process));
+  watch_process(std::move(connection.process));
 }
 
 void ControlClient::write_handover(uint32_t socket, record::Writer& out,
                                    std::vector<int>& descriptors) {
-  const AttachedRecord record{
-      .socket = socket, .context = *context_, .label = label_, .has_process = process_.is_open()};
+  const AttachedRecord record{.socket = socket,
+                              .context = *context_,
+                              .label = label_,
+                              .has_process = process_.is_open(),
+                              .control_version = control_version_};
   out.add(record::Kind::kAttached, kDaemonHandoverVersion,
           [&](record::FieldWriter& fields) { list_attached(fields, record); });
   descriptors.push_back(socket_.native_handle());
@@ -213,6 +217,9 @@ void ControlClient::on_attach(const channel::AttachRequest& request) {
   const auto granted = server_.registry_.attach(terms);
   if (!granted.ok()) return refuse(granted.error());
   context_ = granted.value().index;
+  // check_request() has found one.
+  control_version_ =
+      channel::common_version(channel::kControlVersions, request.header.versions).value_or(0);
   attach_deadline_.cancel();
   grant(granted.value());
 }

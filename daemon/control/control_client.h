@@ -22,6 +22,7 @@
 namespace lyre {
 
 class ControlServer;
+struct HandedConnection;
 
 /// One connection of the control socket, with a context, a capture or neither. It ends when the
 /// socket is closed, when the client's process ends (a forked child may keep the socket open), or
@@ -51,8 +52,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
     return awaits_detach() && std::chrono::steady_clock::now() >= region_deadline_.expiry();
   }
 
-  /// Goes on with a client whose context was taken over.
-  void go_on(OwnedFd process, uint32_t context, const std::string& label);
+  /// Goes on with a client whose context was taken over. `connection`: its socket is this one's.
+  void go_on(HandedConnection connection);
   /// Appends a kAttached and its descriptors. REQUIRES: it has a context.
   void write_handover(uint32_t socket, record::Writer& out, std::vector<int>& descriptors);
 
@@ -110,6 +111,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   boost::asio::steady_timer read_again_;
   uint32_t vain_reads_ = 0;  ///< of the next request, in a row
   std::optional<uint32_t> context_;
+  uint16_t control_version_ = 0;          ///< of the context's client
   std::optional<uint32_t> left_context_;  ///< set while hang_up() waits for its workers
   std::string reason_;                    ///< for the Goodbye
   std::optional<CaptureRegistry::Id> capture_;

@@ -67,6 +67,7 @@ struct HandedConnection {
   std::optional<boost::asio::posix::stream_descriptor> watched;  ///< the socket, since adopt()
   uint32_t context = 0;
   std::string label;
+  uint16_t control_version = channel::kControlVersions.max;  ///< that the client speaks
 };
 
 /// The part of a reply that is the same for all clients. Descriptors are borrowed.

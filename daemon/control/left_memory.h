@@ -3,10 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <vector>
 
 #include "daemon/base/background_jobs.h"
+#include "daemon/base/descriptor_queue.h"
 #include "daemon/base/owned_fd.h"
+#include "stack/base/result.h"
+#include "stack/record/stream.h"
 
 namespace lyre {
 
@@ -19,12 +23,15 @@ struct DomainRules;
 /// Thread: the control thread. Owner: the descriptors.
 class LeftMemory {
  public:
-  struct Entry {
+  struct Facts {
     BackgroundJobs::Owner owner;
-    const worker::DomainRules* domain = nullptr;  ///< compared only
-    OwnedFd file;                                 ///< can_be_taken_back()
+    const worker::DomainRules* domain = nullptr;  ///< borrowed until this object ends
     uint64_t bytes = 0;
     uint64_t counted_bytes = 0;  ///< for the user
+  };
+  struct Entry {
+    Facts facts;
+    OwnedFd file;  ///< can_be_taken_back()
   };
 
   void add(Entry entry) { entries_.push_back(std::move(entry)); }
@@ -36,9 +43,22 @@ class LeftMemory {
   size_t count_of_domain(const worker::DomainRules* domain) const;
   uint64_t bytes_of(uint64_t user) const;
 
+  /// Appends a kLeftMemory for each entry, and its descriptor, which stays open as long as this
+  /// object.
+  void write_handover(record::Writer& out, std::vector<int>& descriptors) const;
+  /// The same for a memory that is none of these yet.
+  static void write_one(const Facts& facts, int fd, record::Writer& out,
+                        std::vector<int>& descriptors);
+  /// Adds `count` such records. `domains`: what they name. Fails: the records are not right.
+  Status take_over(uint32_t count, std::span<const worker::DomainRules> domains, record::Reader& in,
+                   DescriptorQueue& descriptors);
+
   static constexpr size_t kLooksMax = 8;
 
  private:
+  Status take_over_one(std::span<const worker::DomainRules> domains, record::Reader& in,
+                       DescriptorQueue& descriptors);
+
   std::deque<Entry> entries_;
 };
 

@@ -8,6 +8,7 @@
 #include "daemon/base/owned_fd.h"
 #include "daemon/base/shared_memory.h"
 #include "daemon/control/context_registry.h"
+#include "daemon/control/left_memory.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
 
@@ -39,6 +40,8 @@ struct ContextRegistry::Context {
   /// No worker knows it any more, or ever will.
   bool is_gone() const { return !is_attached && held_by.none(); }
   ContextGrant grant() const;
+  /// Of its memory when it is over. `copy_bytes_max`: more of a copy area does not count.
+  LeftMemory::Facts left_facts(uint64_t copy_bytes_max) const;
 };
 
 }  // namespace lyre

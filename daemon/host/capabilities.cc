@@ -153,13 +153,14 @@ Status drop_capabilities(Capabilities kept) {
   return drop_in_all_threads(kept);
 }
 
-/// What the system refuses, the new program misses, and says so.
+/// What the system refuses, the new program misses, and says so, or the caller asks are_all()
+/// first.
 InheritedCapabilities::InheritedCapabilities() {
   const Capabilities own = effective_capabilities();
   set_inheritable(own);
   for (unsigned number = 0; number < 64; ++number) {
-    if ((own & capability(number)) != 0)
-      ::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, number, 0, 0);
+    if ((own & capability(number)) == 0) continue;
+    are_all_ &= ::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, number, 0, 0) == 0;
   }
 }
 

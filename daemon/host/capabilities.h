@@ -35,6 +35,12 @@ class InheritedCapabilities {
   ~InheritedCapabilities();
   InheritedCapabilities(const InheritedCapabilities&) = delete;
   InheritedCapabilities& operator=(const InheritedCapabilities&) = delete;
+
+  /// False: the system refuses to pass some of them on.
+  bool are_all() const { return are_all_; }
+
+ private:
+  bool are_all_ = true;
 };
 
 }  // namespace lyre

@@ -52,7 +52,8 @@ bool wait_for_next(int socket, Nanos period) {
   ::prctl(PR_SET_NAME, "lyred-sweep");
   for (const int number : {SIGHUP, SIGABRT, SIGPIPE}) ::signal(number, SIG_IGN);
   if (!drop_descriptors(socket) || !drop_capabilities(0).ok()) ::_exit(1);
-  while (wait_for_next(kSocket, period)) remove_dead_telemetry(directory);
+  DeadTelemetryRemover remover(directory);
+  while (wait_for_next(kSocket, period)) remover.sweep();
   ::_exit(0);
 }
 

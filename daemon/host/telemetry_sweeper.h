@@ -11,7 +11,7 @@
 
 namespace lyre {
 
-/// A process of the daemon that calls remove_dead_telemetry() again and again. A client can keep a
+/// A process of the daemon that uses DeadTelemetryRemover again and again. A client can keep a
 /// removal in the kernel for ever, where no signal ends it. A process keeps its memory and its
 /// descriptors meanwhile, so this one has none of the daemon's.
 /// Thread: the control thread. Owner: the process ends when this object or its process does, unless

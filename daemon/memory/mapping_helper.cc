@@ -14,12 +14,16 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
+#include "daemon/base/clock.h"
 #include "daemon/base/journal.h"
 #include "daemon/host/capabilities.h"
 #include "daemon/memory/client_mapping.h"
+#include "daemon/memory/helper_program.h"
 #include "daemon/memory/mapping_protocol.h"
 #include "daemon/protocol/control_message.h"
 
@@ -27,18 +31,40 @@ namespace lyre {
 namespace {
 
 constexpr int kExitFailed = 1;
+/// How long the helper waits for what it has begun before it is replaced. A request's process that
+/// is not ended by then, because it closes what a client gave it, goes on under the new program.
+constexpr Nanos kReplacePatience = seconds(kMappingRequestSecondsMax + 2);
 
-Status send_reply(int socket, uint64_t id, const Result<OwnedFd>& opened) {
-  MappingReply reply;
-  std::memset(static_cast<void*>(&reply), 0, sizeof reply);
+Status send_reply(int socket, uint64_t id, const Error& said, std::span<const int> file) {
+  MappingReply reply{};
+  reply.version = kMappingVersion;
+  reply.bytes = sizeof reply;
+  reply.error = said.code;
   reply.id = id;
-  if (opened.ok()) {
-    const int file = opened.value().get();
-    return send_packet(socket, bytes_of(reply), std::span(&file, 1));
-  }
-  reply.error = opened.error().code != 0 ? opened.error().code : EIO;
-  copy_text(reply.text, opened.error().text);
-  return send_packet(socket, bytes_of(reply), {});
+  copy_text(reply.text, said.text);
+  return send_packet(socket, bytes_of(reply), file);
+}
+
+Status send_failure(int socket, uint64_t id, Error error) {
+  if (error.code == 0) error.code = EIO;
+  return send_reply(socket, id, error, {});
+}
+
+Status send_opened(int socket, uint64_t id, const Result<OwnedFd>& opened) {
+  if (!opened.ok()) return send_failure(socket, id, opened.error());
+  const int file = opened.value().get();
+  return send_reply(socket, id, {}, std::span(&file, 1));
+}
+
+bool is_replace_request(const MappingRequest& request, const Packet& packet) {
+  return packet.bytes >= sizeof request.header && !packet.descriptor.is_open() &&
+         request.header.action == MappingAction::kReplace;
+}
+
+bool is_open_request(const MappingRequest& request, const Packet& packet) {
+  return !packet.is_too_long && packet.bytes == sizeof request && packet.descriptor.is_open() &&
+         request.header.version == kMappingVersion && request.header.bytes == sizeof request &&
+         request.header.action == MappingAction::kOpen;
 }
 
 /// Why the process of a request ended without an answer.
@@ -51,24 +77,43 @@ Error error_of(int wait_status) {
 
 class MappingHelper {
  public:
-  MappingHelper(OwnedFd socket, OwnedFd children, MappingOpen open)
-      : socket_(std::move(socket)), children_(std::move(children)), open_(open) {}
+  MappingHelper(OwnedFd socket, OwnedFd children, MappingOpen open, std::string program)
+      : socket_(std::move(socket)),
+        children_(std::move(children)),
+        open_(open),
+        program_(std::move(program)) {}
 
   /// Returns when the daemon is gone, or a request cannot be answered: none may wait for ever.
   void run() {
-    while (wait()) {
+    if (!send_reply(socket_.get(), kMappingHelperId, {0, LYRE_VERSION}, {}).ok()) return;
+    while (wait() && replace_if_due()) {
     }
   }
 
  private:
   bool wait() {
     // A negative descriptor is not looked at.
-    const int socket = requests_.size() < kMappingRequestsMax ? socket_.get() : -1;
-    pollfd entries[] = {{.fd = children_.get(), .events = POLLIN, .revents = 0},
-                        {.fd = socket, .events = POLLIN, .revents = 0}};
-    if (::poll(entries, 2, -1) < 0) return errno == EINTR;
+    const bool takes_requests = !replace_by_ && requests_.size() < kMappingRequestsMax;
+    pollfd entries[] = {
+        {.fd = children_.get(), .events = POLLIN, .revents = 0},
+        {.fd = takes_requests ? socket_.get() : -1, .events = POLLIN, .revents = 0}};
+    if (::poll(entries, 2, patience_ms()) < 0) return errno == EINTR;
     if (entries[0].revents != 0 && !reap()) return false;
     return entries[1].revents == 0 || take_request();
+  }
+
+  /// -1: for ever.
+  int patience_ms() const {
+    if (!replace_by_) return -1;
+    const Nanos left = later(*replace_by_ - monotonic_now(), nanos(0));
+    return static_cast<int>(left.value / 1'000'000 + 1);
+  }
+
+  /// What the daemon asks meanwhile stays in the socket, which the new program has as well.
+  bool replace_if_due() {
+    if (!replace_by_ || (!requests_.empty() && monotonic_now() < *replace_by_)) return true;
+    replace_by_.reset();
+    return send_failure(socket_.get(), kMappingHelperId, execute_mapping_helper(program_)).ok();
   }
 
   /// A request's process answers by itself if it can.
@@ -80,22 +125,35 @@ class MappingHelper {
     for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
       const auto request = requests_.extract(pid);
       if (request.empty() || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) continue;
-      if (!send_reply(socket_.get(), request.mapped(), error_of(status)).ok()) return false;
+      if (!send_failure(socket_.get(), request.mapped(), error_of(status)).ok()) return false;
     }
     return true;
   }
 
   bool take_request() {
-    MappingRequest request;
+    MappingRequest request{};
     auto packet = receive_packet(socket_.get(),
                                  std::span(reinterpret_cast<uint8_t*>(&request), sizeof request));
     if (!packet.ok()) return packet.error().code == EAGAIN || packet.error().code == EINTR;
     if (packet.value().bytes == 0) return false;
-    if (packet.value().bytes != sizeof request || packet.value().is_too_long ||
-        packet.value().has_too_many_descriptors || !packet.value().descriptor.is_open()) {
-      return false;  // a malformed request: the helper ends
-    }
-    return begin(request, std::move(packet.value().descriptor));
+    // It stays in the socket, and no version has more than one: the helper ends.
+    if (packet->has_too_many_descriptors || packet->is_out_of_descriptors) return false;
+    if (is_open_request(request, *packet)) return begin(request, std::move(packet->descriptor));
+    if (!is_replace_request(request, *packet))
+      return refuse(request.header, std::move(packet->descriptor));
+    replace_by_ = monotonic_now() + kReplacePatience;
+    return true;
+  }
+
+  /// Closes `client` before the answer, as begin() does. A header that is not whole has zeros.
+  bool refuse(const MappingHeader& header, OwnedFd client) {
+    client.reset();
+    const std::string version = std::to_string(header.version);
+    return send_failure(socket_.get(), header.id,
+                        {EPROTO, "the memory helper, release " LYRE_VERSION " with version " +
+                                     std::to_string(kMappingVersion) +
+                                     ", does not know this request of version " + version})
+        .ok();
   }
 
   /// The request's process waits until this one has closed the client's connection: who closes it
@@ -114,9 +172,9 @@ class MappingHelper {
     client.reset();
     if (pid < 0) {
       const Error error{EAGAIN, "no process to open the mapping with"};
-      return send_reply(socket_.get(), request.id, error).ok();
+      return send_failure(socket_.get(), request.header.id, error).ok();
     }
-    requests_.emplace(pid, request.id);
+    requests_.emplace(pid, request.header.id);
     return true;
   }
 
@@ -128,19 +186,21 @@ class MappingHelper {
     ::alarm(kMappingRequestSecondsMax);
     const Result<OwnedFd> opened = open_(client.get(), {request.begin, request.end});
     client.reset();  // before the answer: the daemon still has it
-    const Status sent = send_reply(socket_.get(), request.id, opened);
+    const Status sent = send_opened(socket_.get(), request.header.id, opened);
     ::_exit(sent.ok() ? 0 : kExitFailed);
   }
 
   OwnedFd socket_;
   OwnedFd children_;  ///< readable when one has ended
   const MappingOpen open_;
+  const std::string program_;
+  std::optional<Nanos> replace_by_;     ///< it is to be replaced, then at the latest
   std::map<pid_t, uint64_t> requests_;  ///< process to the request's id
 };
 
 /// Keeps the socket and standard error.
 OwnedFd close_others(OwnedFd socket) {
-  constexpr int kOurs = STDERR_FILENO + 1;
+  constexpr int kOurs = kMappingHelperDescriptor;
   if (socket.get() != kOurs) socket.reset(::dup3(socket.get(), kOurs, O_CLOEXEC));
   ::close_range(kOurs + 1, ~0U, 0);
   ::close(STDIN_FILENO);
@@ -160,7 +220,7 @@ OwnedFd prepare_signals() {
 
 }  // namespace
 
-void run_mapping_helper(OwnedFd socket, MappingOpen open) {
+void run_mapping_helper(OwnedFd socket, MappingOpen open, const std::string& program) {
   ::prctl(PR_SET_NAME, "lyred-memory");
   // No process of the same user may read or trace it, including the daemon.
   ::prctl(PR_SET_DUMPABLE, 0);
@@ -173,7 +233,7 @@ void run_mapping_helper(OwnedFd socket, MappingOpen open) {
     ::_exit(kExitFailed);
   }
   try {
-    MappingHelper(std::move(socket), std::move(children), open).run();
+    MappingHelper(std::move(socket), std::move(children), open, program).run();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%slyred: the memory helper ended: %s\n", error_priority(), error.what());
     ::_exit(kExitFailed);

@@ -10,6 +10,7 @@
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -29,9 +30,23 @@ namespace {
 constexpr const char* kIsCopied =
     "shared anonymous memory of clients is copied from now on, until the daemon is restarted";
 
+MappingHeader header_of(MappingAction action, size_t bytes, uint64_t id) {
+  return {.version = kMappingVersion,
+          .bytes = static_cast<uint16_t>(bytes),
+          .action = action,
+          .id = id};
+}
+
+/// A reply with kMappingHelperId.
+void log_of_helper(const MappingReply& reply) {
+  if (reply.error == 0) return spdlog::info("the memory helper has release {}", reply.text);
+  spdlog::warn("the memory helper was not replaced, and goes on: {}", reply.text);
+}
+
 }  // namespace
 
-Result<MappingHelperProcess> MappingHelperProcess::start(MappingOpen open) {
+Result<MappingHelperProcess> MappingHelperProcess::start(const std::string& program,
+                                                         MappingOpen open) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return errno_error("no socket for the memory helper");
@@ -40,7 +55,7 @@ Result<MappingHelperProcess> MappingHelperProcess::start(MappingOpen open) {
   OwnedFd others(ends[1]);
   const pid_t pid = ::fork();
   if (pid < 0) return errno_error("no process for the memory helper");
-  if (pid == 0) run_mapping_helper(std::move(others), open);  // which closes `own`
+  if (pid == 0) run_mapping_helper(std::move(others), open, program);  // which closes `own`
   return MappingHelperProcess(std::move(own), pid);
 }
 
@@ -112,7 +127,9 @@ void MappingOpener::send_waiting() {
   for (auto next = next_waiting(); next != waiting_.end(); next = next_waiting()) {
     const auto& [id, request] = *next;
     const MappingRequest message{
-        .id = id, .begin = request.mapping.begin, .end = request.mapping.end};
+        .header = header_of(MappingAction::kOpen, sizeof(MappingRequest), id),
+        .begin = request.mapping.begin,
+        .end = request.mapping.end};
     const Status sent =
         send_packet(helper_.socket(), bytes_of(message), std::span(&request.client_socket, 1));
     auto node = waiting_.extract(next);
@@ -126,6 +143,14 @@ void MappingOpener::send_waiting() {
     }
   }
   watch_oldest();
+}
+
+void MappingOpener::replace_helper() {
+  if (!helper_.is_running()) return;
+  const MappingHeader request =
+      header_of(MappingAction::kReplace, sizeof(MappingHeader), kMappingHelperId);
+  const Status sent = send_packet(helper_.socket(), bytes_of(request), {});
+  if (!sent.ok()) spdlog::warn("the memory helper was not replaced: {}", sent.error().text);
 }
 
 void MappingOpener::refuse_waiting() {
@@ -200,15 +225,20 @@ void MappingOpener::look_again_later() {
 /// Where no number is left for its descriptor, a reply is left in the socket: taken without one it
 /// might be the last of its memory, which would be freed in this thread.
 MappingOpener::Reply MappingOpener::take_reply() {
-  MappingReply reply;
+  MappingReply reply{};
   auto packet =
       receive_packet(helper_.socket(), std::span(reinterpret_cast<uint8_t*>(&reply), sizeof reply));
   if (!packet.ok()) {
     const int code = packet.error().code;
     return code == EAGAIN || code == EINTR ? Reply::kTaken : Reply::kNoHelper;
   }
-  if (packet.value().bytes != sizeof reply) return Reply::kNoHelper;
+  if (packet.value().bytes < offsetof(MappingReply, text)) return Reply::kNoHelper;
   if (packet.value().is_out_of_descriptors) return Reply::kLeft;
+  reply.text[sizeof reply.text - 1] = '\0';
+  if (reply.id == kMappingHelperId) {
+    log_of_helper(reply);
+    return Reply::kTaken;
+  }
   auto answered = sent_.extract(reply.id);
   if (answered.empty()) return Reply::kTaken;
   send_waiting();
@@ -217,7 +247,6 @@ MappingOpener::Reply MappingOpener::take_reply() {
   if (reply.error == 0 && packet.value().descriptor.is_open()) {
     done(std::move(packet.value().descriptor));
   } else {
-    reply.text[sizeof reply.text - 1] = '\0';
     done(Error{reply.error != 0 ? reply.error : EIO, reply.text});
   }
   return Reply::kTaken;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "daemon/base/clock.h"
@@ -23,9 +24,11 @@ namespace lyre {
 /// kMappingHelperEnd is killed.
 class MappingHelperProcess {
  public:
-  /// Forks a helper that opens mappings by `open`. REQUIRES: no thread has been started yet, and
-  /// the process still has its initial capabilities. Fails: what the system says.
-  static Result<MappingHelperProcess> start(MappingOpen open = open_client_mapping);
+  /// Forks a helper that opens mappings by `open`, and may be replaced by `program`, an absolute
+  /// path; empty: it may not. REQUIRES: no thread has been started yet, and the process still has
+  /// its initial capabilities. Fails: what the system says.
+  static Result<MappingHelperProcess> start(const std::string& program,
+                                            MappingOpen open = open_client_mapping);
 
   MappingHelperProcess() = default;
   /// The process at the other end of `socket`; -1: no process to wait for.
@@ -66,6 +69,9 @@ class MappingOpener {
   /// Goes on with a helper that another process started. Nothing is received from it before `io`
   /// runs. REQUIRES: there is none. Fails: the system watches no more descriptors.
   Status use(MappingHelperProcess helper);
+  /// Has the helper execute the program that is installed now. What becomes of it is in the log
+  /// when `io` runs. Nothing that was sent to it is lost.
+  void replace_helper();
   /// Our end of the helper's socket; -1: there is no helper.
   int helper_socket() const { return helper_.socket(); }
 

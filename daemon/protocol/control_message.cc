@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -31,7 +32,7 @@ Result<Request> take_whole(std::span<const uint8_t> bytes) {
   return Request{message};
 }
 
-/// A newer client's first request may be longer: what this daemon knows of it comes first.
+/// A newer program's first request may be longer: what this daemon knows of it comes first.
 template <typename Message>
 std::span<const uint8_t> known_part(std::span<const uint8_t> bytes,
                                     const channel::ControlHeader& header) {
@@ -78,16 +79,24 @@ Result<Request> check_deregister(std::span<const uint8_t> bytes) {
   return taken;
 }
 
+/// Another version may have another length, too.
+Status check_capture_version(std::span<const uint8_t> bytes) {
+  constexpr size_t kAt = offsetof(channel::CaptureRequest, version);
+  uint32_t version = channel::kCaptureVersion;
+  if (bytes.size() >= kAt + sizeof version) {
+    std::memcpy(&version, bytes.data() + kAt, sizeof version);
+  }
+  if (version == channel::kCaptureVersion) return Ok{};
+  return Error{EPROTONOSUPPORT,
+               "captures have version " + std::to_string(channel::kCaptureVersion) + " here, not " +
+                   std::to_string(version) + ": use the `lyre` that was installed with the daemon"};
+}
+
 Result<Request> check_capture(std::span<const uint8_t> bytes) {
+  if (Status same = check_capture_version(bytes); !same.ok()) return same.error();
   auto taken = take_whole<channel::CaptureRequest>(bytes);
   if (!taken.ok()) return taken;
   auto& request = std::get<channel::CaptureRequest>(*taken);
-  if (request.version != channel::kCaptureVersion) {
-    return Error{EPROTONOSUPPORT, "captures have version " +
-                                      std::to_string(channel::kCaptureVersion) + " here, not " +
-                                      std::to_string(request.version) +
-                                      ": use the `lyre` that was installed with the daemon"};
-  }
   if (request.snap_bytes == 0 || request.snap_bytes > channel::kSnapBytesMax) {
     return malformed("a capture of " + std::to_string(request.snap_bytes) +
                      " bytes of each packet, where 1 to " + std::to_string(channel::kSnapBytesMax) +
@@ -138,9 +147,10 @@ Result<Request> check_request(std::span<const uint8_t> bytes) {
     case channel::Control::kDeregister:
       return check_deregister(bytes);
     case channel::Control::kCapture:
-      return check_capture(bytes);
+      return check_capture(known_part<channel::CaptureRequest>(bytes, header));
     case channel::Control::kUpgrade:
-      return take_whole<channel::UpgradeRequest>(bytes);
+      return take_whole<channel::UpgradeRequest>(
+          known_part<channel::UpgradeRequest>(bytes, header));
     default:
       return malformed("a request of unknown type " +
                        std::to_string(static_cast<uint32_t>(header.type)));

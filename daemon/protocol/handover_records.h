@@ -15,10 +15,13 @@
 /// The daemon's own records for the daemon that goes on in its place, beside those of its workers
 /// (stack/worker/handover_records.h): fields in the order of the format, and descriptors in the
 /// order in which the comments name them. A field that a later version adds comes last in its list,
-/// behind has_since().
+/// behind has_since(). The first of them are read by releases that do not know their version:
+/// kDaemon, kPort, kSocket and kPrepared grow at their ends only, and a reader passes over what it
+/// does not know.
 namespace lyre {
 
-inline constexpr uint16_t kDaemonHandoverVersion = 4;  ///< of all records below
+inline constexpr uint16_t kOfferVersion = 5;           ///< of kDaemon, kPort, kSocket, kPrepared
+inline constexpr uint16_t kDaemonHandoverVersion = 5;  ///< of all other records below
 inline constexpr uint32_t kNoDomain = UINT32_MAX;
 
 /// A string of at most 4 KiB.
@@ -38,6 +41,17 @@ void list_short_bytes(Fields& fields, T& bytes) {
   fields.number(count, uint8_t{0}, uint8_t{UINT8_MAX});
   if constexpr (!std::is_const_v<T>) bytes.resize(count);
   fields.bytes(bytes);
+}
+
+/// A version for each record::Kind, by its number; 0, and what is not listed: no such records.
+using KindVersions = std::vector<uint16_t>;
+
+template <typename Fields, typename T>
+void list_versions(Fields& fields, T& versions) {
+  auto count = static_cast<uint16_t>(versions.size());
+  fields.number(count, uint16_t{0}, uint16_t{1024});
+  if constexpr (!std::is_const_v<T>) versions.resize(count);
+  for (auto& version : versions) fields.number(version);
 }
 
 /// Of each port, some of its addresses.
@@ -63,6 +77,8 @@ struct DaemonRecord {
   uint32_t port_count = 0;
   uint32_t socket_count = 0;
   bool uses_physical_addresses = false;  ///< since version 2; version 1 handed no NIC over
+  /// Since version 5: the least that a reader has to know of each kind that this daemon writes.
+  KindVersions least_versions{};
 };
 
 template <typename Fields, typename T>
@@ -72,6 +88,19 @@ void list_daemon(Fields& fields, T& record) {
   fields.number(record.port_count);
   fields.number(record.socket_count);
   if (fields.has_since(2)) fields.flag(record.uses_physical_addresses);
+  if (fields.has_since(5)) list_versions(fields, record.least_versions);
+}
+
+/// The daemon that comes.
+struct PreparedRecord {
+  std::string release;
+  KindVersions newest_versions;  ///< that it reads
+};
+
+template <typename Fields, typename T>
+void list_prepared(Fields& fields, T& record) {
+  list_text(fields, record.release);
+  list_versions(fields, record.newest_versions);
 }
 
 struct PortRecord {
@@ -114,6 +143,7 @@ struct RegistryRecord {
   bool has_helper = false;
   /// By port: those of IPv6 that no other host has. Since version 3; before that none is known.
   std::vector<std::vector<IpAddress>> verified_addresses{};
+  uint32_t left_count = 0;  ///< of kLeftMemory, which follow the clients. Since version 5
 };
 
 template <typename Fields, typename T>
@@ -127,6 +157,7 @@ void list_registry(Fields& fields, T& record) {
   fields.number(record.attached_count);
   fields.flag(record.has_helper);
   if (fields.has_since(3)) list_addresses(fields, record.verified_addresses);
+  if (fields.has_since(5)) fields.number(record.left_count);
 }
 
 /// With descriptors: memory, both ends of the socket that wakes the client (reading, writing), the
@@ -167,6 +198,25 @@ void list_client(Fields& fields, T& record) {
   fields.number(record.held_by);
 }
 
+/// Memory of a context that is over, which counts until its client has closed it. With a
+/// descriptor: the memory. Since version 5.
+struct LeftMemoryRecord {
+  uint64_t user = 0;  ///< DomainRules::user_of()
+  uint32_t context = 0;
+  uint32_t domain = kNoDomain;  ///< DomainRules::index
+  uint64_t bytes = 0;
+  uint64_t counted_bytes = 0;  ///< for the user
+};
+
+template <typename Fields, typename T>
+void list_left_memory(Fields& fields, T& record) {
+  fields.number(record.user);
+  fields.number(record.context);
+  fields.number(record.domain);
+  fields.number(record.bytes);
+  fields.number(record.counted_bytes);
+}
+
 /// With a descriptor: the file.
 struct RegionRecord {
   uint32_t name = 0;
@@ -195,6 +245,7 @@ struct AttachedRecord {
   uint32_t context = 0;
   std::string label;
   bool has_process = false;
+  uint16_t control_version = 4;  ///< since version 5; before that there was no other one
 };
 
 template <typename Fields, typename T>
@@ -203,6 +254,7 @@ void list_attached(Fields& fields, T& record) {
   fields.number(record.context);
   list_text(fields, record.label);
   fields.flag(record.has_process);
+  if (fields.has_since(5)) fields.number(record.control_version);
 }
 
 }  // namespace lyre

@@ -8,6 +8,25 @@ namespace {
 
 Error not_right() { return {EPROTO, "the records of the running daemon are not right"}; }
 
+/// Whether a daemon that reads `newest` can take what another one writes.
+bool are_read(const KindVersions& least, const KindVersions& newest) {
+  for (size_t kind = 0; kind < least.size(); ++kind) {
+    if (least[kind] > (kind < newest.size() ? newest[kind] : 0)) return false;
+  }
+  return true;
+}
+
+/// The first record of an offer.
+Result<DaemonRecord> take_daemon(record::Reader& in, const KindVersions& newest) {
+  DaemonRecord daemon;
+  const auto list = [&](record::FieldReader& fields) { list_daemon(fields, daemon); };
+  if (!in.take_known(record::Kind::kDaemon, kOfferVersion, list)) return not_right();
+  if (are_read(daemon.least_versions, newest)) return daemon;
+  return Error{EPROTONOSUPPORT, "the running daemon is release " + daemon.release +
+                                    ", which writes records that this release " LYRE_VERSION
+                                    " does not read: restart it"};
+}
+
 Error differs(const std::string& what) {
   return {EINVAL, what + ": this needs a restart of the daemon"};
 }
@@ -49,60 +68,80 @@ Status check_counts(const Config& config, const DaemonRecord& daemon, size_t soc
 }  // namespace
 
 void write_offer(const Config& config, std::span<const PortRecord> ports,
-                 bool uses_physical_addresses, record::Writer& out) {
+                 bool uses_physical_addresses, const KindVersions& least, record::Writer& out) {
   const std::vector<SocketRecord> sockets = sockets_of(config);
   const DaemonRecord daemon{.release = LYRE_VERSION,
                             .worker_count = static_cast<uint32_t>(config.cores.size()),
                             .port_count = static_cast<uint32_t>(ports.size()),
                             .socket_count = static_cast<uint32_t>(sockets.size()),
-                            .uses_physical_addresses = uses_physical_addresses};
-  out.add(record::Kind::kDaemon, kDaemonHandoverVersion,
+                            .uses_physical_addresses = uses_physical_addresses,
+                            .least_versions = least};
+  out.add(record::Kind::kDaemon, kOfferVersion,
           [&](record::FieldWriter& fields) { list_daemon(fields, daemon); });
   for (const PortRecord& port : ports) {
-    out.add(record::Kind::kPort, kDaemonHandoverVersion,
+    out.add(record::Kind::kPort, kOfferVersion,
             [&](record::FieldWriter& fields) { list_port(fields, port); });
   }
   for (const SocketRecord& socket : sockets) {
-    out.add(record::Kind::kSocket, kDaemonHandoverVersion,
+    out.add(record::Kind::kSocket, kOfferVersion,
             [&](record::FieldWriter& fields) { list_socket(fields, socket); });
   }
 }
 
-Result<uint32_t> offered_workers(std::span<const uint8_t> bytes) {
+Result<uint32_t> offered_workers(std::span<const uint8_t> bytes, const KindVersions& newest) {
   record::Reader in(bytes);
-  DaemonRecord daemon;
-  const auto list = [&](record::FieldReader& fields) { list_daemon(fields, daemon); };
-  if (!in.take(record::Kind::kDaemon, kDaemonHandoverVersion, list)) return not_right();
-  return daemon.worker_count;
+  auto daemon = take_daemon(in, newest);
+  if (!daemon.ok()) return daemon.error();
+  return daemon->worker_count;
 }
 
-Result<Offer> read_offer(const Config& config, std::span<const uint8_t> bytes) {
+Result<Offer> read_offer(const Config& config, std::span<const uint8_t> bytes,
+                         const KindVersions& newest) {
   record::Reader in(bytes);
-  DaemonRecord daemon;
-  const auto list = [&](record::FieldReader& fields) { list_daemon(fields, daemon); };
-  if (!in.take(record::Kind::kDaemon, kDaemonHandoverVersion, list)) return not_right();
+  auto daemon = take_daemon(in, newest);
+  if (!daemon.ok()) return daemon.error();
   const std::vector<SocketRecord> sockets = sockets_of(config);
-  if (Status same = check_counts(config, daemon, sockets.size()); !same.ok()) return same.error();
-  Offer offer{.release = daemon.release,
+  if (Status same = check_counts(config, *daemon, sockets.size()); !same.ok()) return same.error();
+  Offer offer{.release = daemon->release,
               .ports = {},
-              .uses_physical_addresses = daemon.uses_physical_addresses};
+              .uses_physical_addresses = daemon->uses_physical_addresses};
   for (const PortConfig& own : config.ports) {
     PortRecord port;
     const auto list_it = [&](record::FieldReader& fields) { list_port(fields, port); };
-    if (!in.take(record::Kind::kPort, kDaemonHandoverVersion, list_it)) return not_right();
+    if (!in.take_known(record::Kind::kPort, kOfferVersion, list_it)) return not_right();
     if (Status same = check_port(own, port); !same.ok()) return same.error();
     offer.ports.push_back(std::move(port));
   }
   for (const SocketRecord& own : sockets) {
     SocketRecord socket;
     const auto list_it = [&](record::FieldReader& fields) { list_socket(fields, socket); };
-    if (!in.take(record::Kind::kSocket, kDaemonHandoverVersion, list_it)) return not_right();
+    if (!in.take_known(record::Kind::kSocket, kOfferVersion, list_it)) return not_right();
     if (socket.path != own.path || socket.domain != own.domain) {
       return differs("the control socket " + socket.path + " of the running daemon is " + own.path +
                      " in the configuration, or belongs to another domain");
     }
   }
   return offer;
+}
+
+void write_prepared(const KindVersions& newest, record::Writer& out) {
+  const PreparedRecord prepared{.release = LYRE_VERSION, .newest_versions = newest};
+  out.add(record::Kind::kPrepared, kOfferVersion,
+          [&](record::FieldWriter& fields) { list_prepared(fields, prepared); });
+}
+
+Result<std::string> read_prepared(std::span<const uint8_t> bytes, const KindVersions& least) {
+  record::Reader in(bytes);
+  PreparedRecord prepared;
+  const auto list = [&](record::FieldReader& fields) { list_prepared(fields, prepared); };
+  if (!in.take_known(record::Kind::kPrepared, kOfferVersion, list)) {
+    return Error{EPROTO, "what the new process says of itself is not right"};
+  }
+  if (are_read(least, prepared.newest_versions)) return prepared.release;
+  return Error{EPROTONOSUPPORT,
+               "the new process is release " + prepared.release +
+                   ", which does not read the records that this release " LYRE_VERSION
+                   " writes: restart the daemon"};
 }
 
 }  // namespace lyre

@@ -18,7 +18,7 @@ namespace lyre {
 /// are part of the format.
 enum class UpgradeStep : uint32_t {
   kOffer = 1,        ///< goes: records of what both must have alike
-  kPrepared = 2,     ///< comes: has all that needs no port; the text is its release
+  kPrepared = 2,     ///< comes: has all that needs no port; a record of what it is and reads
   kDescriptors = 3,  ///< goes: descriptors, as many messages as they need
   kState = 4,        ///< goes: a memfd with the records, their bytes, and how many descriptors came
   kPortsClosed = 5,  ///< goes: the ports are free

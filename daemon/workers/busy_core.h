@@ -38,6 +38,8 @@ class BusyCore {
     if (is_away_) return come_back(now + away_);
     return now < until_ ? Action::kStay : leave(now);
   }
+  /// The last kReturn could not be done: the worker is away still, and tries again after as long.
+  void on_failed_return(Nanos now) { change(true, now + away_); }
 
  private:
   Action leave(Nanos now) {

@@ -16,6 +16,7 @@
 #include <ctime>
 #include <future>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -26,6 +27,7 @@
 #include "daemon/workers/busy_core.h"
 #include "daemon/workers/crowded_host.h"
 #include "daemon/workers/queue_waits.h"
+#include "daemon/workers/standstills.h"
 #include "machine/files.h"
 #include "machine/processors.h"
 #include "stack/base/time_slice.h"
@@ -35,11 +37,6 @@
 namespace lyre {
 namespace {
 
-/// A turn that begins so much later than the thread asked for: the thread stood still, with its
-/// process or machine, or while other threads had its core. Twenty of them take 60 ms at a time.
-constexpr Nanos kStandstillMin = millis(10);
-/// The worker, which has to look at all its sessions, is told of so much at a time.
-constexpr Nanos kStandstillToldMin = millis(200);
 /// Measured: with 0.5 ms the first messages of a step take as long, with 2.5 ms longer.
 constexpr Nanos kWarmInterval = millis(1);
 constexpr int kParkTriesMax = 1000;
@@ -53,12 +50,24 @@ timespec timespec_of(Nanos span) {
   return {.tv_sec = span.value / 1'000'000'000, .tv_nsec = span.value % 1'000'000'000};
 }
 
-/// The calling thread runs on these cores only. Returns an error's number.
-int run_on(std::span<const uint32_t> cores) {
+/// The thread runs on these cores only. Returns an error's number.
+int run_on(pthread_t thread, std::span<const uint32_t> cores) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const uint32_t core : cores) CPU_SET(core, &set);
-  return ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
+  return ::pthread_setaffinity_np(thread, sizeof set, &set);
+}
+
+/// Where the thread may run, ascending. Empty: not known.
+std::vector<uint32_t> cores_of(pthread_t thread) {
+  std::vector<uint32_t> cores;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::pthread_getaffinity_np(thread, sizeof set, &set) != 0) return cores;
+  for (uint32_t core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
 }
 
 uint32_t online_processors() {
@@ -173,10 +182,24 @@ class WorkerThreads::Thread {
   worker::Doorbell bell() const { return {&doorbell_.worker_sleeps, bell_.get()}; }
   uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
 
+  KeptCore kept_core() {
+    return {.core = seat_.core,
+            .is_away = [this] { return is_away_.load(std::memory_order_relaxed); },
+            .allowed = [this] { return allowed_cores(); },
+            .pin = [this] { return run_on(thread_.native_handle(), own_core()); },
+            .is_core_lost = &seat_.stats->is_core_lost};
+  }
+
  private:
   static constexpr uint32_t kNoQueue = UINT32_MAX;  ///< in an epoll event: it is a doorbell
 
   enum class Gate : uint32_t { kOpen, kClosing, kParked };
+
+  std::span<const uint32_t> own_core() const { return {&seat_.core, 1}; }
+  /// None while there is no thread, so that it is not pinned either.
+  std::vector<uint32_t> allowed_cores() {
+    return thread_.joinable() ? cores_of(thread_.native_handle()) : std::vector<uint32_t>();
+  }
 
   void main(std::promise<Status>& started) {
     Status ready = settle();
@@ -194,7 +217,7 @@ class WorkerThreads::Thread {
   Status settle() {
     const std::string core = std::to_string(seat_.core);
     ::pthread_setname_np(::pthread_self(), ("lyre-core" + core).c_str());
-    if (const int code = run_on({&seat_.core, 1})) {
+    if (const int code = run_on(::pthread_self(), own_core())) {
       return failure("core " + core + " cannot be used", code);
     }
     ::prctl(PR_SET_TIMERSLACK, kTimerSlack.value, 0, 0, 0);
@@ -234,19 +257,29 @@ class WorkerThreads::Thread {
     }
     const IdlePolicy::Decision decision = idle_.after_turn(work, now, deadline);
     if (may_leave_) {
-      change_core(busy_core_.after_turn(idle_.is_contended(now), idle_.has_given_freely(), now));
+      change_core(busy_core_.after_turn(idle_.is_contended(now), idle_.has_given_freely(), now),
+                  now);
     }
     if (decision.is_step_due) keep_path_warm(now);
     if (decision.action == IdlePolicy::Action::kYield) ::sched_yield();
     if (decision.action == IdlePolicy::Action::kSleep) sleep(decision);
   }
 
-  /// The kernel chooses among the other cores. Where it refuses all of them, nothing changes.
-  void change_core(BusyCore::Action action) {
+  /// The kernel chooses among the other cores. Where it refuses all of them, nothing changes. It
+  /// refuses the own one when the cpuset has lost it: CoreKeeper looks after the worker then.
+  void change_core(BusyCore::Action action, Nanos now) {
     if (action == BusyCore::Action::kStay) return;
     const bool leaves = action == BusyCore::Action::kLeave;
-    const std::span<const uint32_t> own(&seat_.core, 1);
-    if (run_on(leaves ? std::span<const uint32_t>(seat_.other_cores) : own) != 0) return;
+    // Relaxed: a lone hint, see CoreKeeper::look_at(). True before the worker leaves, and until it
+    // has returned.
+    if (leaves) is_away_.store(true, std::memory_order_relaxed);
+    const auto cores = leaves ? std::span<const uint32_t>(seat_.other_cores) : own_core();
+    const bool is_done = run_on(::pthread_self(), cores) == 0;
+    if (!leaves || !is_done) is_away_.store(false, std::memory_order_relaxed);
+    if (!is_done) {
+      if (!leaves) busy_core_.on_failed_return(now);
+      return;
+    }
     idle_.on_core_change();
     if (leaves) seat_.stats->core_departures.add(1);
   }
@@ -265,11 +298,8 @@ class WorkerThreads::Thread {
 
   /// A turn begins `passed` after the one before.
   void note_standstill(Nanos passed) {
-    const Nanos late = passed - std::exchange(asked_, Nanos{0});
-    if (late >= kStandstillMin) stood_still_ += late;
-    if (stood_still_ < kStandstillToldMin) return;
-    const Nanos pause = late >= kStandstillToldMin ? late : Nanos{0};
-    seat_.worker->on_standstill(std::exchange(stood_still_, Nanos{0}), pause);
+    const std::optional<Standstills::Told> told = standstills_.on_turn(passed);
+    if (told) seat_.worker->on_standstill(told->all, told->pause);
   }
 
   void sleep(const IdlePolicy::Decision& decision) {
@@ -279,8 +309,9 @@ class WorkerThreads::Thread {
     const io::Arming arming = queues_.arm();
     if (arming != io::Arming::kPackets) {
       seat_.stats->sleeps.add(1);
-      asked_ = arming == io::Arming::kArmed ? decision.sleep : decision.unsure_sleep;
-      wait(asked_);
+      const Nanos longest = arming == io::Arming::kArmed ? decision.sleep : decision.unsure_sleep;
+      standstills_.on_sleep(longest);
+      wait(longest);
     }
     // Relaxed: a doorbell between the wake-up and this store is only superfluous.
     sleeps.store(0, std::memory_order_relaxed);
@@ -317,8 +348,7 @@ class WorkerThreads::Thread {
   uint64_t submissions_ = 0;  ///< until the last turn
   Nanos warmed_at_{0};        ///< the last call of keep_path_warm() that did something
   Nanos turned_at_{0};        ///< when the last turn began
-  Nanos asked_{0};            ///< the longest sleep since then
-  Nanos stood_still_{0};      ///< of which the worker does not know yet
+  Standstills standstills_;
   QueueWaits queues_;
   io::Woken woken_ = io::Woken::kByOthers;  ///< from the last sleep
   OwnedFd epoll_;
@@ -327,6 +357,7 @@ class WorkerThreads::Thread {
   std::atomic<bool> must_stop_{false};
   std::atomic<Gate> gate_{Gate::kOpen};
   std::atomic<uint64_t> turns_{0};
+  std::atomic<bool> is_away_{false};  ///< on `other_cores`, by its own decision
 };
 
 Result<std::unique_ptr<WorkerThreads>> WorkerThreads::create(std::span<const WorkerSeat> seats,
@@ -426,5 +457,11 @@ void WorkerThreads::unwatch(uint32_t worker, int ring_fd) { threads_[worker]->re
 worker::Doorbell WorkerThreads::bell(uint32_t worker) const { return threads_[worker]->bell(); }
 
 uint64_t WorkerThreads::turns(uint32_t worker) const { return threads_[worker]->turns(); }
+
+std::vector<KeptCore> WorkerThreads::kept_cores() {
+  std::vector<KeptCore> cores;
+  for (auto& thread : threads_) cores.push_back(thread->kept_core());
+  return cores;
+}
 
 }  // namespace lyre

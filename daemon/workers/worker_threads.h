@@ -8,6 +8,7 @@
 
 #include "daemon/base/owned_fd.h"
 #include "daemon/base/shared_memory.h"
+#include "daemon/workers/core_keeper.h"
 #include "daemon/workers/idle_policy.h"
 #include "daemon/workers/worker_set.h"
 #include "stack/channel/stats.h"
@@ -73,6 +74,9 @@ class WorkerThreads : public WorkerSet {
   worker::Doorbell bell(uint32_t worker) const;
   /// Turns that a worker has made so far.
   uint64_t turns(uint32_t worker) const;
+  /// By worker. Valid as long as this object; without a thread nothing is known, and pin() must not
+  /// be called.
+  std::vector<KeptCore> kept_cores();
 
  private:
   class Thread;

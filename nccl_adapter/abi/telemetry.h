@@ -9,10 +9,19 @@
 /// What a process that uses the NCCL plugin shows of its comms: a file in shared memory, written by
 /// the plugin a few times a second, read by `lyre comms` at any time. Reading does not disturb
 /// the writer. Values may be anything: readers check them.
+///
+/// A job's image holds its own plugin: daemon, `lyre` and plugins of several releases are on one
+/// host. docs/design/nccl_protocol.md has the rules by which the format changes.
 namespace lyre::nccl_abi {
 
 inline constexpr uint64_t kTelemetryMagic = 0x534d'4d4f'4345'5259ull;  // "YRECOMMS"
-inline constexpr uint32_t kTelemetryVersion = 4;
+/// Of what is written here. Each change of the format raises it.
+inline constexpr uint32_t kTelemetryVersion = 5;
+/// The oldest reader that may use what is written here. It rises when a reader that does not know
+/// the change would be wrong; one that ignores a new field is not.
+inline constexpr uint32_t kTelemetryVersionMinReader = 5;
+/// The oldest file that these declarations fit.
+inline constexpr uint32_t kTelemetryVersionMin = 5;
 inline constexpr uint32_t kTelemetrySlots = 2048;
 /// LYRE_TELEMETRY_DIR moves it, and kNoTelemetry switches it off.
 inline constexpr const char* kTelemetryDirectory = "/dev/shm";
@@ -20,8 +29,8 @@ inline constexpr const char* kNoTelemetry = "none";
 /// A folder of the host that containers are given for it, as they have a /dev/shm of their own.
 inline constexpr const char* kContainersTelemetryDirectory = "/dev/shm/lyre";
 inline constexpr const char* kTelemetryPrefix = "lyre-comms-";
-/// With what the names of a user's files begin. Every user may write into the directory: a file
-/// whose name has a uid other than its owner's is forged.
+/// With what the names of a user's files begin. `uid` is that of the process in its user namespace.
+/// Whose a file is, its owner tells and not its name: every user may write into the directory.
 inline std::string telemetry_prefix(uint32_t uid) {
   return kTelemetryPrefix + std::to_string(uid) + "-";
 }
@@ -38,7 +47,8 @@ enum class WaitsFor : uint32_t {
 };
 inline constexpr uint32_t kWaitsForCount = 7;
 
-/// One comm. Texts end with a zero byte. Times are CLOCK_MONOTONIC.
+/// One comm. Texts end with a zero byte. Times are CLOCK_MONOTONIC. A new field follows the last
+/// one, and its 0 means that it is not known.
 struct CommView {
   uint8_t id[16];         ///< the same on both sides
   uint64_t communicator;  ///< NCCL's number for it (v11 on), else 0
@@ -81,12 +91,14 @@ struct CommSlot {
   CommView view;
 };
 
+/// A new field follows the last one, and its 0 means that it is not known.
 struct TelemetryHeader {
-  uint64_t magic;
-  uint32_t version;
+  uint64_t magic;    ///< this field and the next two are the same in every version
+  uint32_t version;  ///< the writer's
+  uint32_t version_min_reader;
   uint32_t slots;
-  uint32_t pid;
   uint32_t slot_bytes;
+  uint32_t pid;
   /// CLOCK_MONOTONIC. The process of an old file has ended or, where the file is locked, is
   /// stopped.
   std::atomic<int64_t> written_ns;
@@ -95,13 +107,37 @@ struct TelemetryHeader {
   char socket[108];
   std::atomic<uint64_t> foreign;  ///< foreign connections to the plugin's port
   char last_foreign[64];          ///< may be read while it changes
-  char verbs[200];                ///< RDMA ports and why they are not used; empty: none
+  char verbs[200];                ///< RDMA ports and why they cannot be used, at init; empty: none
 };
 
-inline constexpr size_t kTelemetrySlotsOffset = 512;
+/// Zeros fill the place behind the header.
+inline constexpr size_t kTelemetrySlotsOffset = 1024;
+static_assert(offsetof(TelemetryHeader, version) == 8);
+static_assert(offsetof(TelemetryHeader, version_min_reader) == 12);
 static_assert(sizeof(TelemetryHeader) <= kTelemetrySlotsOffset);
 inline constexpr size_t kTelemetryBytes =
     kTelemetrySlotsOffset + size_t{kTelemetrySlots} * sizeof(CommSlot);
+
+/// No version has more slots or a larger file. The first limits how long a reader takes for a file,
+/// the second how much memory its removal frees.
+inline constexpr uint32_t kTelemetrySlotsMax = 4096;
+inline constexpr size_t kTelemetryBytesMax = size_t{4} << 20;
+static_assert(kTelemetrySlots <= kTelemetrySlotsMax && kTelemetryBytes <= kTelemetryBytesMax);
+
+/// Whether a file of the plugin, of any version, may have that size.
+constexpr bool is_telemetry_size(uint64_t bytes) {
+  return bytes >= kTelemetrySlotsOffset && bytes <= kTelemetryBytesMax;
+}
+/// Whether these declarations fit the file that `header` begins.
+inline bool is_telemetry_known(const TelemetryHeader& header) {
+  return header.version >= kTelemetryVersionMin && header.version_min_reader <= kTelemetryVersion;
+}
+/// Whether all slots of a file of `bytes` are within it and have a CommSlot's first fields.
+/// REQUIRES: is_telemetry_size(bytes).
+inline bool are_telemetry_slots_within(const TelemetryHeader& header, uint64_t bytes) {
+  return header.slots <= kTelemetrySlotsMax && header.slot_bytes >= offsetof(CommSlot, view) &&
+         uint64_t{header.slots} * header.slot_bytes <= bytes - kTelemetrySlotsOffset;
+}
 
 /// Thread: one writer a slot. Readers take sequence, view and sequence again with pread(), and
 /// use the view if the number was even and is the same afterwards; the fence and the last store

@@ -119,6 +119,7 @@ Telemetry::Telemetry(const std::string& directory, const std::string& host,
   }
   auto* header = new (memory_) TelemetryHeader{};
   header->version = nccl_abi::kTelemetryVersion;
+  header->version_min_reader = nccl_abi::kTelemetryVersionMinReader;
   header->slots = nccl_abi::kTelemetrySlots;
   header->slot_bytes = sizeof(CommSlot);
   header->pid = static_cast<uint32_t>(::getpid());

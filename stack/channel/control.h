@@ -35,9 +35,10 @@ enum class Control : uint32_t {
   kUpgradeReply    ///< daemon: UpgradeReply
 };
 
-/// The same in all versions, as are Goodbye and what AttachRequest and InfoRequest have in version
-/// 4: those are sent before either side knows the other's versions. The two requests grow at their
-/// ends only. All other messages have the format of the highest common version.
+/// The same in all versions, as are Goodbye and what AttachRequest, InfoRequest, CaptureRequest and
+/// UpgradeRequest have in version 4: those are sent before either side knows the other's versions.
+/// The four requests grow at their ends only. All other messages have the format of the highest
+/// common version.
 struct ControlHeader {
   uint32_t magic = kControlMagic;
   VersionRange versions = kControlVersions;  ///< those that the sender speaks

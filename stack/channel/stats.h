@@ -98,6 +98,10 @@ struct WorkerStats {
   StatCounter rx_slots_free;         ///< gauge
   StatCounter rx_slots_total;        ///< gauge
   StatCounter drops[kDropCount];
+  /// Gauge, written by the control thread. 1: the daemon may not use the worker's core any more.
+  /// Last, so that readers of earlier releases find the others; what those daemons wrote is zero. A
+  /// new counter or drop reason moves it, and needs a new version.
+  StatCounter is_core_lost;
 };
 
 /// One session, as `lyre sessions` shows it. Units as in tcp::ConnectionInfo.

@@ -32,7 +32,10 @@ enum class Kind : uint16_t {
   kClient = 18,    ///< a client's context: its memory and bells
   kRegion = 19,    ///< registered memory of a client
   kAttached = 20,  ///< a client's connection to a control socket
+  kPrepared = 21,  ///< what the daemon that comes is, and which records it reads
+  kLeftMemory = 22,  ///< memory of an ended context that its client still has open
 };
+inline constexpr uint16_t kKindsEnd = 23;  ///< one more than the last
 
 struct Header {
   Kind kind = Kind::kNone;
@@ -80,10 +83,16 @@ class Reader {
   template <typename List>
   bool take(Kind kind, uint16_t newest, List list) {
     const std::optional<Header> header = look();
-    if (!header || header->kind != kind) return false;
-    if (header->version == 0 || header->version > newest) return false;
+    return header && header->version <= newest && take_known(kind, newest, list);
+  }
+  /// As take(), of any version from 1: what versions after `newest` append is passed over.
+  template <typename List>
+  bool take_known(Kind kind, uint16_t newest, List list) {
+    const std::optional<Header> header = look();
+    if (!header || header->kind != kind || header->version == 0) return false;
     FieldReader fields(in_.subspan(kHeaderBytes, header->bytes), header->version);
     list(fields);
+    if (header->version > newest) fields.rest();
     if (!fields.is_complete()) return false;
     in_ = in_.subspan(kHeaderBytes + header->bytes);
     return true;

@@ -55,7 +55,9 @@ void PortHolds::fence_unsent(uint32_t conn, SeqNum ack) {
            wire::read_be16(tcp + 2) == tuple.remote.port &&
            SeqNum(wire::read_be32(tcp + 4)).before(ack);
   });
-  if (reads_acked_text) acked.fence = port.queued();
+  if (!reads_acked_text) return;
+  acked.fence = port.queued();
+  if (acked.waits_for_port) state_.notifier.mark(conn);  // it waits behind the others now
 }
 
 /// The last piece of the region is in one of the packets that the ports have been given by now.

@@ -46,7 +46,8 @@ void SessionLifecycle::bind(uint32_t conn, const FourTuple& tuple, const ip::Rou
                             ConnectionRouter::Claim claim) {
   session::Session& opened = state_.session(conn);
   opened = session::Session{};
-  opened.generation = ++generations_;
+  if (++generations_ == 0) ++generations_;  // a session that is over has 0
+  opened.generation = generations_;
   opened.port = route.port;
   opened.next_hop = route.next_hop;
   opened.marking = state_.ports[route.port].marking();

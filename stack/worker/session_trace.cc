@@ -141,7 +141,9 @@ void SessionTrace::open(uint32_t conn) {
 
 tcp::Changes SessionTrace::note_changes(uint32_t conn) {
   const tcp::Changes changes = state_.engine.take_changes(conn);
-  if (!changes.any() || !has_ring(conn)) return changes;
+  if (!changes.any()) return changes;
+  if (changes.has(Change::kTimeout)) state_.stats.worker->tcp_timeouts.add(1);
+  if (!has_ring(conn)) return changes;
   const ConnectionInfo info = state_.engine.info(conn);
   for (const Recorded& recorded : kRecorded) {
     if (!changes.has(recorded.change)) continue;

@@ -60,6 +60,11 @@ def name_of(pid):
         return file.read().strip()
 
 
+def arguments_of(pid):
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read().split(b"\0")[1:-1]
+
+
 def children_of(pid):
     with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
         return [int(child) for child in file.read().split()]
@@ -71,6 +76,7 @@ class Privileges(unittest.TestCase):
     def setUp(self):
         self.folder = public_folder(self)
         self.program = shutil.copy(self.lyred, os.path.join(self.folder, "program"))
+        os.chmod(self.program, 0o755)  # a memory helper executes only what root alone may write
         self.client_library = shutil.copy(self.liblyre, os.path.join(self.folder, "liblyre.so"))
         self.private = os.path.join(self.folder, "lyred")
         os.mkdir(self.private, 0o700)
@@ -214,6 +220,43 @@ class Privileges(unittest.TestCase):
         self.assertEqual(1, self.as_client(), self.said())
         self.assertEqual(1, self.said().count("the memory helper has ended"))
         self.expect_clean_end(daemon)
+
+    def upgrade(self):
+        """The process that goes on. The caller has called processes.adopt_orphans()."""
+        done = None
+
+        def is_done():
+            nonlocal done
+            done = processes.run([self.program, "--config", self.toml, "--upgrade"],
+                                 STEP_TIMEOUT_S, capture_output=True)
+            return "try again" not in done.stderr
+        self.wait_for(is_done, "the workers do not come to rest")
+        found = re.match(r"process (\d+), release ", done.stdout)
+        self.assertIsNotNone(found, done.stderr + self.said())
+        successor = processes.Adopted(int(found[1]))
+        self.addCleanup(processes.end, successor)
+        return successor
+
+    def test_an_upgrade_replaces_the_helper(self):
+        processes.adopt_orphans()
+        daemon, helper = self.expect_little(
+            f"net_memif0,role=server,socket={self.private}/wire.sock", 0)
+        self.assertNotIn(b"--memory-helper", arguments_of(helper))
+        successor = self.upgrade()
+        self.assertEqual(0, daemon.wait(STEP_TIMEOUT_S), self.said())
+        self.wait_for(lambda: self.said().count("the memory helper has release") == 2
+                      or "was not replaced" in self.said(), "no line")
+        self.assertNotIn("was not replaced", self.said())
+        self.assertEqual([b"--memory-helper"], arguments_of(helper))
+        self.assertEqual("lyred-memory", name_of(helper))
+        self.assertEqual(HELPER, capabilities_of(helper))
+        self.assertEqual(0, self.as_client(), "its memory is copied\n" + self.said())
+        self.expect_clean_end(successor)
+
+    def test_a_helper_that_no_daemon_started_says_so(self):
+        done = processes.run([self.program, "--memory-helper"], STEP_TIMEOUT_S, capture_output=True)
+        self.assertEqual(EXIT_BAD_CONFIG, done.returncode, done.stderr)
+        self.assertIn("lyred: --memory-helper is for the daemon itself\n", done.stderr)
 
     def test_the_log_level_is_reloaded(self):
         device = f"net_memif0,role=server,socket={self.private}/wire.sock"

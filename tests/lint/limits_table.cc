@@ -10,6 +10,7 @@
 #include "daemon/memory/foreign_closer.h"
 #include "daemon/memory/mapping_opener.h"
 #include "daemon/memory/mapping_protocol.h"
+#include "nccl_adapter/abi/telemetry.h"
 #include "stack/base/check.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/capture.h"
@@ -68,6 +69,28 @@ std::string per_free(const ReceiveAccounts::Limits& limits) {
          " for each slot free above the reserve";
 }
 
+void add_telemetry(std::vector<Limit>& out) {
+  out.push_back(fixed("telemetry files that lyre comms and lyre metrics read, of all and of a uid",
+                      std::to_string(tools::kTelemetryFilesMax) + " and " +
+                          std::to_string(tools::kTelemetryFilesPerUidMax),
+                      "the next one is left out, and counted"));
+  out.push_back(fixed("comms in them, of all and of a uid",
+                      std::to_string(tools::kTelemetryCommsMax) + " and " +
+                          std::to_string(tools::kTelemetryCommsPerUidMax),
+                      "the next file is left out, and counted"));
+  out.push_back(fixed("bytes of a telemetry file, and comms that it has room for",
+                      std::to_string(nccl_abi::kTelemetryBytesMax) + " and " +
+                          std::to_string(nccl_abi::kTelemetrySlotsMax),
+                      "it is not read, and lyred does not remove a larger one"));
+  out.push_back(
+      fixed("programs whose comms have metrics, and labels of clients, of all and of a uid",
+            std::to_string(tools::kMetricNamesMax) + " and " +
+                std::to_string(tools::kMetricNamesPerUidMax),
+            "the others are added up as \"other\""));
+  out.push_back(fixed("entries of /dev/shm/lyre among which lyred looks for files to remove",
+                      std::to_string(kTelemetryEntriesMax), "the next sweep goes on behind them"));
+}
+
 void add_control_plane(std::vector<Limit>& out) {
   out.push_back(configured("contexts, of all clients", "clients.contexts_max",
                            "attach is refused with the key's name"));
@@ -81,7 +104,7 @@ void add_control_plane(std::vector<Limit>& out) {
                       "the next connection is refused"));
   out.push_back(fixed("descriptors of a uid or domain that are being closed",
                       std::to_string(ForeignCloser::kWaitingPerUserMax),
-                      "its next connection is refused"));
+                      "its next connection is refused, except at the administrator's socket"));
   out.push_back(fixed("threads that close clients' descriptors, of all and of a uid or domain",
                       std::to_string(ForeignCloser::kThreadsMax) + " and 1",
                       "descriptors wait, and count"));
@@ -92,21 +115,7 @@ void add_control_plane(std::vector<Limit>& out) {
   out.push_back(fixed("bytes of a capture on each worker",
                       std::to_string(channel::kCaptureRingBytes),
                       "packets are not captured, and counted"));
-  out.push_back(fixed("telemetry files that lyre comms and lyre metrics read, of all and of a uid",
-                      std::to_string(tools::kTelemetryFilesMax) + " and " +
-                          std::to_string(tools::kTelemetryFilesPerUidMax),
-                      "the next one is left out, and counted"));
-  out.push_back(fixed("comms in them, of all and of a uid",
-                      std::to_string(tools::kTelemetryCommsMax) + " and " +
-                          std::to_string(tools::kTelemetryCommsPerUidMax),
-                      "the next file is left out, and counted"));
-  out.push_back(
-      fixed("programs whose comms have metrics, and labels of clients, of all and of a uid",
-            std::to_string(tools::kMetricNamesMax) + " and " +
-                std::to_string(tools::kMetricNamesPerUidMax),
-            "the others are added up as \"other\""));
-  out.push_back(fixed("entries of /dev/shm/lyre among which lyred looks for files to remove",
-                      std::to_string(kTelemetryEntriesMax), "files behind them stay"));
+  add_telemetry(out);
   out.push_back(configured("log lines that clients of a uid cause in a minute at a control socket",
                            "clients.log_lines_per_minute_max",
                            "left out, and counted in one line"));

@@ -48,19 +48,15 @@ int64_t silent_ns(const TelemetryHeader& header, int64_t now_ns) {
   return written_ns > 0 && written_ns < now_ns - kOldNs ? now_ns - written_ns : 0;
 }
 
-/// False when the file is not the plugin's, or its process has ended. A stopped process writes
-/// nothing, and holds the file's lock.
-bool read_live_header(const TelemetryFile& file, int64_t now_ns, TelemetryHeader* out) {
-  if (!file.is_open() || !file.read_header(out) || out->magic != nccl_abi::kTelemetryMagic ||
-      out->version != nccl_abi::kTelemetryVersion) {
-    return false;
-  }
-  const bool is_fresh = out->written_ns.load(std::memory_order_relaxed) >= now_ns - kOldNs;
-  return is_fresh || (silent_ns(*out, now_ns) > 0 && file.is_locked());
+/// False when its process has ended. A stopped process writes nothing, and holds the file's lock.
+bool is_live(const TelemetryFile& file, int64_t now_ns) {
+  const TelemetryHeader& header = file.header();
+  const bool is_fresh = header.written_ns.load(std::memory_order_relaxed) >= now_ns - kOldNs;
+  return is_fresh || (silent_ns(header, now_ns) > 0 && file.is_locked());
 }
 
-CommsOfProcess process_of(const TelemetryFile& file, const TelemetryHeader& header,
-                          int64_t now_ns) {
+CommsOfProcess process_of(const TelemetryFile& file, int64_t now_ns) {
+  const TelemetryHeader& header = file.header();
   return {.uid = file.owner(),
           .pid = header.pid,
           .program = text_of(header.program),
@@ -80,26 +76,18 @@ class CommsReader {
 
   void read(const std::string& path) {
     const TelemetryFile file(path);
-    TelemetryHeader header{};
-    if (!read_live_header(file, now_ns_, &header)) return;
-    Taken& of_uid = of_uids_[file.owner()];
-    if (of_uid.files >= kTelemetryFilesPerUidMax || of_uid.comms >= kTelemetryCommsPerUidMax ||
-        all_.files >= kTelemetryFilesMax || all_.comms >= kTelemetryCommsMax) {
-      ++files_left_out_;
-      return;
-    }
-    CommsOfProcess process = process_of(file, header, now_ns_);
-    const uint32_t used = read_slots(file, process.comms);
-    for (Taken* taken : {&of_uid, &all_}) {
-      ++taken->files;
-      taken->comms += used;
-    }
-    processes_.insert_or_assign(path, std::move(process));
+    if (file.is_denied()) ++files_not_read_;
+    if (!file.is_open()) return;
+    if (file.is_known()) return read_known(path, file);
+    if (file.is_locked()) ++files_of_other_releases_;
   }
 
   /// In the order of paths.
   CommsSnapshot take() {
-    CommsSnapshot out{.at_ns = now_ns_, .files_left_out = files_left_out_};
+    CommsSnapshot out{.at_ns = now_ns_,
+                      .files_left_out = files_left_out_,
+                      .files_of_other_releases = files_of_other_releases_,
+                      .files_not_read = files_not_read_};
     for (auto& [path, process] : processes_) out.processes.push_back(std::move(process));
     return out;
   }
@@ -110,10 +98,27 @@ class CommsReader {
     uint32_t comms = 0;
   };
 
+  void read_known(const std::string& path, const TelemetryFile& file) {
+    if (!is_live(file, now_ns_)) return;
+    Taken& of_uid = of_uids_[file.owner()];
+    if (of_uid.files >= kTelemetryFilesPerUidMax || of_uid.comms >= kTelemetryCommsPerUidMax ||
+        all_.files >= kTelemetryFilesMax || all_.comms >= kTelemetryCommsMax) {
+      ++files_left_out_;
+      return;
+    }
+    CommsOfProcess process = process_of(file, now_ns_);
+    const uint32_t used = read_slots(file, process.comms);
+    for (Taken* taken : {&of_uid, &all_}) {
+      ++taken->files;
+      taken->comms += used;
+    }
+    processes_.insert_or_assign(path, std::move(process));
+  }
+
   /// Returns how many are used: one that changes during each attempt costs the most time.
   static uint32_t read_slots(const TelemetryFile& file, std::vector<CommView>& out) {
     uint32_t used = 0;
-    for (uint32_t i = 0; i < nccl_abi::kTelemetrySlots; ++i) {
+    for (uint32_t i = 0; i < file.header().slots; ++i) {
       if (!file.is_used(i)) continue;
       ++used;
       if (const std::optional<CommView> view = file.read_slot(i)) out.push_back(*view);
@@ -126,6 +131,8 @@ class CommsReader {
   Taken all_;
   std::map<std::string, CommsOfProcess> processes_;
   uint64_t files_left_out_ = 0;
+  uint64_t files_of_other_releases_ = 0;
+  uint64_t files_not_read_ = 0;
 };
 
 const CommView* find_earlier(const CommsSnapshot* earlier, const CommsOfProcess& owner,
@@ -173,7 +180,7 @@ std::string heading_of(const CommsOfProcess& process) {
     out += std::to_string(process.foreign) + " foreign connections refused, the last from " +
            process.last_foreign + "\n";
   }
-  if (!process.verbs.empty()) out += "RDMA not used: " + process.verbs + "\n";
+  if (!process.verbs.empty()) out += "RDMA not used, as of its init: " + process.verbs + "\n";
   if (process.silent_ns > 0) {
     out += "has written nothing for " + format_duration(process.silent_ns) + " (stopped?)\n";
   }
@@ -248,6 +255,17 @@ std::string left_out_text(uint64_t files) {
          " comms\n";
 }
 
+std::string other_releases_text(uint64_t files) {
+  if (files == 0) return "";
+  return std::to_string(files) +
+         " telemetry files left out: written by plugins of releases that this lyre cannot read\n";
+}
+
+std::string not_read_text(uint64_t files) {
+  if (files == 0) return "";
+  return std::to_string(files) + " telemetry files left out: this user may not read them\n";
+}
+
 int64_t monotonic_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
@@ -316,19 +334,24 @@ std::string comms_text(const CommsSnapshot& snapshot, const CommsSnapshot* earli
   for (const CommsOfProcess& process : snapshot.processes) {
     out += (out.empty() ? "" : "\n") + text_of(snapshot, earlier, process);
   }
-  if (out.empty() && snapshot.directories_not_read.empty()) {
+  const std::string left_out = other_releases_text(snapshot.files_of_other_releases) +
+                               not_read_text(snapshot.files_not_read) +
+                               left_out_text(snapshot.files_left_out);
+  if (out.empty() && left_out.empty() && snapshot.directories_not_read.empty()) {
     out = "no process here uses the NCCL plugin\n";
   }
   for (const std::string& directory : snapshot.directories_not_read) {
     out +=
         "processes that write there are not shown: cannot read the directory " + directory + "\n";
   }
-  return out + left_out_text(snapshot.files_left_out);
+  return out + left_out;
 }
 
 nlohmann::ordered_json comms_json(const CommsSnapshot& snapshot, const CommsSnapshot* earlier) {
   nlohmann::ordered_json out = {{"processes", nlohmann::ordered_json::array()},
                                 {"files_left_out", snapshot.files_left_out},
+                                {"files_of_other_releases", snapshot.files_of_other_releases},
+                                {"files_not_read", snapshot.files_not_read},
                                 {"directories_not_read", snapshot.directories_not_read}};
   for (const CommsOfProcess& process : snapshot.processes) {
     nlohmann::ordered_json entry = {{"uid", process.uid},

@@ -37,7 +37,7 @@ struct CommsOfProcess {
   std::string socket;
   uint64_t foreign = 0;      ///< foreign connections that were refused
   std::string last_foreign;  ///< address of the last one
-  std::string verbs;         ///< RDMA ports and why they are not used; empty: none
+  std::string verbs;         ///< RDMA ports and why init found no use for them; empty: none
   /// Of a process that lives and has written nothing for some seconds: it is stopped. Else 0.
   int64_t silent_ns = 0;
   std::vector<nccl_abi::CommView> comms;
@@ -48,12 +48,16 @@ struct CommsSnapshot {
   int64_t at_ns = 0;
   std::vector<CommsOfProcess> processes;
   uint64_t files_left_out = 0;  ///< of live processes: over a limit of telemetry_file.h
+  /// Of live processes, of a version that this program cannot read. Locked is what counts as live.
+  uint64_t files_of_other_releases = 0;
+  uint64_t files_not_read = 0;  ///< that the caller may not read, of live processes or not
   std::vector<std::string> directories_not_read;  ///< each with the reason
 };
 
 /// Of the plugin's files in `directories`, which may be missing. Not shown are files of processes
-/// that have ended (not written for some seconds, and not locked), files that the caller may not
-/// read, and those that are over a limit, which are counted.
+/// that have ended (not written for some seconds, and not locked). Not shown and counted are those
+/// that the caller may not read, that are over a limit, or of a version that this program cannot
+/// read.
 CommsSnapshot read_comms(const std::vector<std::string>& directories, int64_t now_ns);
 
 /// Of the comm's oldest request; 0: it has none.

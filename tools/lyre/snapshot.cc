@@ -43,6 +43,7 @@ WorkerSnapshot copy_worker(const channel::WorkerStats& from) {
   to.sessions_without_row = from.sessions_without_row.get();
   to.rx_slots_free = from.rx_slots_free.get();
   to.rx_slots_total = from.rx_slots_total.get();
+  to.is_core_lost = from.is_core_lost.get() != 0;
   return to;
 }
 

@@ -45,6 +45,7 @@ struct WorkerSnapshot {
   uint64_t sessions_without_row = 0;  ///< open connections that Snapshot::sessions lacks
   uint64_t rx_slots_free = 0;
   uint64_t rx_slots_total = 0;
+  bool is_core_lost = false;  ///< the daemon may not use the worker's core any more
 
   uint64_t operator[](Counter counter) const { return counters[static_cast<size_t>(counter)]; }
 };

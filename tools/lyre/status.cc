@@ -80,6 +80,17 @@ TextTable workers_table(const Snapshot& snapshot, const Snapshot* earlier) {
   return table;
 }
 
+/// A line for each worker that runs on cores of others.
+std::string lost_cores_text(const Snapshot& snapshot) {
+  std::string out;
+  for (uint32_t i = 0; i < snapshot.workers.size(); ++i) {
+    if (!snapshot.workers[i].is_core_lost) continue;
+    out += "worker " + std::to_string(i) +
+           ": its core was taken from the daemon; the log says which\n";
+  }
+  return out;
+}
+
 nlohmann::ordered_json port_status_json(const PortSnapshot& port) {
   auto addresses = nlohmann::ordered_json::array();
   for (const channel::PortAddress& own : port.addresses) addresses.push_back(address_text(own));
@@ -105,6 +116,7 @@ nlohmann::ordered_json worker_status_json(const Snapshot& snapshot, const Snapsh
       {"time_waits", worker.time_waits},
       {"rx_slots_free", worker.rx_slots_free},
       {"rx_slots_total", worker.rx_slots_total},
+      {"is_core_lost", worker.is_core_lost},
       {"tcp_payload_in_bytes", worker[Counter::tcp_payload_in]},
       {"tcp_payload_out_bytes", worker[Counter::tcp_payload_out]},
       {"tcp_payload_retransmitted_bytes", worker[Counter::tcp_payload_retransmitted]}};
@@ -132,7 +144,7 @@ std::string status_text(const Snapshot& snapshot, const Snapshot* earlier) {
          " since start)\n\n";
   return out + ports_table(snapshot).text() + "\n" +
          (snapshot.is_domain ? std::string("workers: ") + kNotShown
-                             : workers_table(snapshot, earlier).text());
+                             : workers_table(snapshot, earlier).text() + lost_cores_text(snapshot));
 }
 
 nlohmann::ordered_json status_json(const Snapshot& snapshot, const Snapshot* earlier) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <new>
@@ -15,34 +16,27 @@ namespace {
 using nccl_abi::CommSlot;
 using nccl_abi::CommView;
 
-bool belongs_to(const std::string& path, uid_t owner) {
-  const std::string name = path.substr(path.rfind('/') + 1);
-  return name.starts_with(nccl_abi::telemetry_prefix(owner));
-}
-
 static_assert(offsetof(CommSlot, sequence) == 0 && offsetof(CommSlot, is_used) == 4);
-
-uint64_t offset_of(uint32_t slot) {
-  return nccl_abi::kTelemetrySlotsOffset + uint64_t{slot} * sizeof(CommSlot);
-}
 
 }  // namespace
 
 // O_NONBLOCK: otherwise the open of a FIFO without a writer would not return.
 TelemetryFile::TelemetryFile(const std::string& path)
-    : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)) {
-  if (fd_ < 0 || is_genuine(path)) return;
+    : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)),
+      is_denied_(fd_ < 0 && errno == EACCES) {
+  if (fd_ < 0 || is_genuine()) return;
   ::close(fd_);
   fd_ = -1;
 }
 
-bool TelemetryFile::is_genuine(const std::string& path) {
+bool TelemetryFile::is_genuine() {
   struct stat status {};
   if (::fstat(fd_, &status) != 0) return false;
   owner_ = status.st_uid;
-  return S_ISREG(status.st_mode) &&
-         static_cast<uint64_t>(status.st_size) == nccl_abi::kTelemetryBytes &&
-         belongs_to(path, owner_);
+  const auto bytes = static_cast<uint64_t>(status.st_size);
+  return S_ISREG(status.st_mode) && nccl_abi::is_telemetry_size(bytes) &&
+         read_at(0, &header_, sizeof header_) && header_.magic == nccl_abi::kTelemetryMagic &&
+         (!is_known() || nccl_abi::are_telemetry_slots_within(header_, bytes));
 }
 
 TelemetryFile::~TelemetryFile() {
@@ -57,8 +51,8 @@ bool TelemetryFile::read_at(uint64_t offset, void* out, size_t bytes) const {
   return done == static_cast<ssize_t>(bytes);
 }
 
-bool TelemetryFile::read_header(nccl_abi::TelemetryHeader* out) const {
-  return read_at(0, out, sizeof *out);
+uint64_t TelemetryFile::offset_of(uint32_t slot) const {
+  return nccl_abi::kTelemetrySlotsOffset + uint64_t{slot} * header_.slot_bytes;
 }
 
 // The plugin locks a file before it gives it its size, and locks no file again: a shared lock of a
@@ -78,14 +72,15 @@ bool TelemetryFile::is_used(uint32_t index) const {
 std::optional<CommView> TelemetryFile::read_slot(uint32_t index) const {
   constexpr int kTriesMax = 10;
   constexpr size_t kViewOffset = offsetof(CommSlot, view);
+  const size_t view_bytes = std::min<size_t>(header_.slot_bytes - kViewOffset, sizeof(CommView));
   for (int i = 0; i < kTriesMax; ++i) {
     // The same order as nccl_abi::read_slot(): sequence, view, sequence. Each is a system call,
     // and so ordered with the others.
     uint32_t before[2];  // sequence, is_used
     uint32_t after = 0;
-    CommView view;
+    CommView view{};
     if (!read_at(offset_of(index), before, sizeof before) || before[1] == 0) return std::nullopt;
-    if (!read_at(offset_of(index) + kViewOffset, &view, sizeof view)) return std::nullopt;
+    if (!read_at(offset_of(index) + kViewOffset, &view, view_bytes)) return std::nullopt;
     if (!read_at(offset_of(index), &after, sizeof after)) return std::nullopt;
     if (before[0] % 2 == 0 && before[0] == after) return view;
   }

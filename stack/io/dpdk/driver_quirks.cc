@@ -102,6 +102,9 @@ constexpr DriverQuirks kKnownDrivers[] = {
     // hn_nvs_conf_ndis() tells the host MTU 1500, and hn_dev_mtu_set() came with 24.03. It has no
     // rx_queue_intr_enable. hn_dev_link_update() sends two queries to the host, and sleeps 10 ms
     // at a time until each is answered (hn_rndis_exec1()), for up to a minute.
+    // hn_dev_stats_get() adds its own counters to those of the function. Without the function it
+    // adds rx_mbuf_alloc_failed to itself, which rte_eth_stats_get() has set before (22.11 to
+    // 26.07): of packets that the host passed, those lost for want of a buffer count twice.
     // hn_dev_mc_addr_list() and hn_dev_allmulticast_enable() return what the virtual function's
     // driver does, after the host has been asked for all groups. MANA's has neither.
     {.driver = "net_netvsc",
@@ -253,6 +256,10 @@ TransmitLimits transmit_limits(const DriverQuirks& quirks, const TransmitLimits&
   out.segments_max =
       std::min(limit(reported.segments_max, quirks.segments_max), out.tso_segments_max);
   return out;
+}
+
+Fall fall_of_counters(const DriverQuirks& quirks) {
+  return quirks.is_over_function ? Fall::kPartGone : Fall::kBegunAgain;
 }
 
 bool tries_interrupts(const DriverQuirks& quirks) {

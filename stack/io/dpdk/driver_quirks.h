@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "stack/io/dpdk/nic_check.h"
+#include "stack/io/dpdk/rising_counter.h"
 
 namespace lyre::io::dpdk {
 
@@ -92,7 +93,8 @@ struct DriverQuirks {
   /// It does not free the packets in its receive ring when it stops: see WatchedPool.
   bool loses_rx_ring = false;
   /// Packets leave by a PCI function with the same MAC address while it is there. The driver
-  /// configures the function with the number of queues that it gets itself.
+  /// configures the function with the number of queues that it gets itself, and its counters
+  /// include those of the function: they fall when it goes.
   bool is_over_function = false;
   bool has_rx_interrupts = true;  ///< false: a NIC that is known to have none
   /// False: a NIC of which the driver asks for neither some nor all multicast frames passes them.
@@ -118,6 +120,9 @@ struct TransmitLimits {
 /// What may be given to a driver that reports `reported` (rte_eth_desc_lim: nb_mtu_seg_max and
 /// nb_seg_max; 0: it reports nothing).
 TransmitLimits transmit_limits(const DriverQuirks& quirks, const TransmitLimits& reported);
+
+/// What a fall of its loss counters means.
+Fall fall_of_counters(const DriverQuirks& quirks);
 
 /// Whether a port is started with an interrupt for each receive queue first. Of a NIC it is known
 /// only then whether its driver has them.

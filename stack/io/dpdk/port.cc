@@ -351,9 +351,10 @@ Status EthernetPort::join(std::span<const MacAddress> groups) {
 uint64_t EthernetPort::rx_missed() {
   rte_eth_stats stats = {};
   if (is_attached_ && rte_eth_stats_get(port_id_, &stats) == 0) {
-    missed_.note(stats.imissed);
+    const Fall fall = fall_of_counters(*quirks_);
+    missed_.note(stats.imissed, fall);
     // Virtual devices count each failed attempt to get a buffer; the frame stays in their ring.
-    if (!quirks_->is_virtual) unbuffered_.note(stats.rx_nombuf);
+    if (!quirks_->is_virtual) unbuffered_.note(stats.rx_nombuf, fall);
   }
   return missed_.total() + unbuffered_.total();
 }

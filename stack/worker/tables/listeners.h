@@ -99,7 +99,8 @@ class Listeners {
     const uint32_t index = listeners_.take();
     if (index == Slab<Listener>::kNone) return kNone;
     listeners_[index] = listener;
-    listeners_[index].generation = ++generations_;
+    if (++generations_ == 0) ++generations_;  // handover records allow no 0
+    listeners_[index].generation = generations_;
     uint32_t& head = (*by_port_)[listener.local.port];
     listeners_[index].next = head;
     head = index;

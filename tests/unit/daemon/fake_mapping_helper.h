@@ -36,20 +36,30 @@ class FakeMappingHelper {
           socket_.get(), std::span(reinterpret_cast<uint8_t*>(&request), sizeof request));
       if (!packet.ok() || packet.value().bytes != sizeof request) return begins;
       EXPECT_TRUE(packet.value().descriptor.is_open());
-      taken_.emplace_back(request.begin, request.id);
+      taken_.emplace_back(request.begin, request.header.id);
       begins.push_back(request.begin);
     }
   }
   /// Answers the request for the mapping that begins there: with `file`, or with EINVAL.
   void answer(uint64_t begin, int file = -1) {
+    const MappingReply reply = reply_to(begin, file < 0 ? EINVAL : 0);
+    say(bytes_of(reply), std::span(&file, file < 0 ? 0 : 1));
+  }
+  MappingReply reply_to(uint64_t begin, int32_t error) const {
     MappingReply reply{};
+    reply.version = kMappingVersion;
+    reply.bytes = sizeof reply;
+    reply.error = error;
     for (const auto& [address, id] : taken_) {
       if (address == begin) reply.id = id;
     }
-    reply.error = file < 0 ? EINVAL : 0;
-    EXPECT_TRUE(
-        send_packet(socket_.get(), bytes_of(reply), std::span(&file, file < 0 ? 0 : 1)).ok());
+    return reply;
   }
+  void say(std::span<const uint8_t> packet, std::span<const int> descriptors = {}) {
+    EXPECT_TRUE(send_packet(socket_.get(), packet, descriptors).ok());
+  }
+  /// The helper's end.
+  int socket() const { return socket_.get(); }
 
  private:
   OwnedFd socket_, daemons_;

@@ -1,12 +1,16 @@
 #include "daemon/housekeeping.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,6 +27,16 @@ namespace {
 Nanos clock_jump;
 
 Nanos jumping_clock() { return monotonic_now() + clock_jump; }
+
+/// The thread of this process's only worker.
+pid_t worker_thread() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::ifstream(entry.path() / "comm") >> name;
+    if (name.starts_with("lyre-core")) return std::stoi(entry.path().filename());
+  }
+  return -1;
+}
 
 /// A daemon that serves, with simulated ports.
 class HousekeepingTest : public DaemonTest {
@@ -146,6 +160,26 @@ TEST_F(HousekeepingTest, SeesAWorkerThatMakesNoTurns) {
   EXPECT_TRUE(run_until([&] { return housekeeping_->is_worker_hanging(); }));
   parts_->threads().resume();
   EXPECT_TRUE(run_until([&] { return !housekeeping_->is_worker_hanging(); }));
+}
+
+// So does a kernel before 6.2 whenever the cpuset of the daemon's cgroup changes.
+TEST_F(HousekeepingTest, PinsAWorkerAgainWhoseAffinityWasChanged) {
+  cpu_set_t all, own;
+  CPU_ZERO(&all);
+  ASSERT_EQ(::sched_getaffinity(0, sizeof all, &all), 0);
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "there is one core only";
+  CPU_ZERO(&own);
+  CPU_SET(config_.cores[0], &own);
+  const pid_t worker = worker_thread();
+  const auto is_pinned = [&] {
+    cpu_set_t now;
+    CPU_ZERO(&now);
+    return ::sched_getaffinity(worker, sizeof now, &now) == 0 && CPU_EQUAL(&now, &own) != 0;
+  };
+  ASSERT_TRUE(is_pinned());
+  ASSERT_EQ(::sched_setaffinity(worker, sizeof all, &all), 0);
+  EXPECT_TRUE(run_until(is_pinned));
+  EXPECT_EQ(parts_->stats().worker(0).is_core_lost.get(), 0u);
 }
 
 // Its watchdog compares with a clock that went on. Workers have made no turn yet.

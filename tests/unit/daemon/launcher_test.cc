@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "daemon/handover_versions.h"
 #include "daemon/upgrade/offer.h"
 #include "daemon/upgrade/upgrade_link.h"
 #include "libclient/include/lyre/lyre.h"
@@ -80,7 +81,7 @@ TEST_F(LauncherTest, ADaemonThatHasNoMemoryToTakeOverSaysSo) {
   const UpgradeLink goes{OwnedFd(ends[0])};
   OwnedFd comes(ends[1]);
   record::Writer offer;
-  write_offer(with_three_workers("sim0", true), {}, false, offer);
+  write_offer(with_three_workers("sim0", true), {}, false, handover_versions(), offer);
   ASSERT_TRUE(goes.send(UpgradeStep::kOffer, offer.bytes()).ok());
   Config one = config();
   one.has_chosen_cores = true;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -18,6 +19,8 @@
 #include <vector>
 
 #include "daemon/base/watch.h"
+#include "daemon/handover_versions.h"
+#include "daemon/upgrade/offer.h"
 #include "tests/unit/daemon/daemon_fixture.h"
 #include "tests/unit/daemon/failing_call.h"
 
@@ -27,11 +30,22 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+/// A command that sends kPrepared, of a program that reads these versions.
+std::string prepared_command(const KindVersions& newest) {
+  record::Writer record;
+  write_prepared(newest, record);
+  std::string out = "printf '\\002\\000\\000\\000";
+  for (const uint8_t byte : record.bytes()) {
+    char octal[8];
+    std::snprintf(octal, sizeof octal, "\\%03o", unsigned{byte});
+    out += octal;
+  }
+  return out + "' >&3\n";
+}
+
 /// A program that sends kPrepared, and kFailed when the file `enough` is there.
 std::string failing_script(const std::string& enough) {
-  return "printf '\\002\\000\\000\\000next' >&3\n"
-         "until [ -e " +
-         enough +
+  return prepared_command(handover_versions()) + "until [ -e " + enough +
          " ]; do sleep 0.01; done\n"
          "printf '\\007\\000\\000\\000no room' >&3\n";
 }
@@ -171,6 +185,15 @@ TEST_F(PredecessorTest, SaysThatTheReasonIsInTheLogOnlyOfAProcessThatEndedItself
   EXPECT_EQ(reason_with("exit 3\n"),
             "the new process ended with status 3, and has written why to the log");
   EXPECT_EQ(reason_with("kill -9 $$\n"), "the new process was ended by signal 9");
+}
+
+// A release before this one: its refusal of the records closed each port, and opened it again.
+TEST_F(PredecessorTest, ClosesNoPortForAProgramThatDoesNotReadItsRecords) {
+  KindVersions earlier = handover_versions();
+  --earlier[static_cast<size_t>(record::Kind::kConnection)];
+  EXPECT_THAT(reason_with(prepared_command(earlier) + "exec sleep 60\n"),
+              HasSubstr(", which does not read the records that this release "));
+  EXPECT_EQ(states_[0]->steps, "");
 }
 
 // gVNIC with the queue format GQI: the other ports went on with packets that were freed twice.

@@ -4,12 +4,17 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "tools/lyre/failure.h"
@@ -36,6 +41,9 @@ class Comms : public ::testing::Test {
   void begin(TelemetryHeader* header, int64_t written_ns) const {
     header->magic = nccl_abi::kTelemetryMagic;
     header->version = nccl_abi::kTelemetryVersion;
+    header->version_min_reader = nccl_abi::kTelemetryVersionMinReader;
+    header->slots = nccl_abi::kTelemetrySlots;
+    header->slot_bytes = sizeof(CommSlot);
     header->pid = 4711;
     header->written_ns.store(written_ns);
     header->foreign.store(foreign_);
@@ -52,9 +60,52 @@ class Comms : public ::testing::Test {
     auto* slots = reinterpret_cast<CommSlot*>(bytes.data() + nccl_abi::kTelemetrySlotsOffset);
     nccl_abi::write_slot(&slots[1], view);
     slots[1].is_used.store(1);
+    store(name, bytes);
+  }
+  void store(const std::string& name, const std::vector<uint8_t>& bytes) const {
     std::ofstream(directory_ + "/" + name, std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()),
                static_cast<std::streamsize>(bytes.size()));
+  }
+  /// What another version differs in.
+  struct Format {
+    uint32_t version = nccl_abi::kTelemetryVersion;
+    uint32_t version_min_reader = nccl_abi::kTelemetryVersionMinReader;
+    uint32_t slots = nccl_abi::kTelemetrySlots;
+    uint32_t slot_bytes = sizeof(CommSlot);
+    uint64_t file_bytes = nccl_abi::kTelemetryBytes;
+  };
+  /// As a plugin of `format` writes it, with one comm in the last slot. What this version does not
+  /// know of slot and header is not 0.
+  void write_as(const Format& format, const std::string& process, const CommView& view) const {
+    std::vector<uint8_t> bytes(format.file_bytes);
+    auto* header = new (bytes.data()) TelemetryHeader{};
+    begin(header, kNowNs);
+    header->version = format.version;
+    header->version_min_reader = format.version_min_reader;
+    header->slots = format.slots;
+    header->slot_bytes = format.slot_bytes;
+    std::fill(bytes.begin() + sizeof *header, bytes.begin() + nccl_abi::kTelemetrySlotsOffset,
+              0xff);
+    std::vector<uint8_t> slot(std::max<size_t>(format.slot_bytes, sizeof(CommSlot)), 0xff);
+    auto* known = new (slot.data()) CommSlot{};
+    nccl_abi::write_slot(known, view);
+    known->is_used.store(1);
+    const size_t offset =
+        nccl_abi::kTelemetrySlotsOffset + size_t{format.slots - 1} * format.slot_bytes;
+    ASSERT_LE(offset + format.slot_bytes, bytes.size());
+    std::copy_n(slot.begin(), format.slot_bytes, bytes.begin() + static_cast<ptrdiff_t>(offset));
+    store(name_of(process), bytes);
+  }
+  /// Only the header of a file says so.
+  void write_lie(const Format& format, const std::string& process) const {
+    TelemetryHeader header{};
+    begin(&header, kNowNs);
+    header.slots = format.slots;
+    header.slot_bytes = format.slot_bytes;
+    std::vector<uint8_t> bytes(format.file_bytes);
+    std::memcpy(bytes.data(), static_cast<const void*>(&header), sizeof header);
+    store(name_of(process), bytes);
   }
 
   // All slots are used, or none: then the file has a hole in place of them.
@@ -163,7 +214,8 @@ TEST_F(Comms, RdmaPortsThatAreNotUsedAreNamedWithTheReason) {
   verbs_ = "rxe0: the port is not active";
   write(name_of("4711-0"), sample());
   const CommsSnapshot snapshot = read_comms({directory_}, kNowNs);
-  EXPECT_NE(comms_text(snapshot, nullptr).find("\nRDMA not used: rxe0: the port is not active\n"),
+  EXPECT_NE(comms_text(snapshot, nullptr)
+                .find("\nRDMA not used, as of its init: rxe0: the port is not active\n"),
             std::string::npos);
   EXPECT_EQ(comms_json(snapshot, nullptr)["processes"][0]["rdma_not_used"], verbs_);
 }
@@ -301,22 +353,136 @@ TEST_F(Comms, WhatIsNoFileOfThePluginNeitherHangsNorIsRead) {
   EXPECT_EQ(shown_count(), 1u);
 }
 
-TEST_F(Comms, AFileWhoseNameTellsAnotherUserIsForged) {
-  write("lyre-comms-" + std::to_string(::getuid() + 1) + "-1-0", sample());
-  EXPECT_EQ(shown_count(), 0u);
+// Root of a container in a user namespace has another uid on the host. Its comms were not shown.
+TEST_F(Comms, OfAUserNamespaceAreShownWithTheOwnersUid) {
+  const uid_t owner = ::geteuid() == 0 ? 65531 : ::getuid();
+  const std::string name = nccl_abi::telemetry_prefix(0) + "1-0";
+  write(name, sample());
+  ASSERT_EQ(::chown((directory_ + "/" + name).c_str(), owner, static_cast<gid_t>(-1)), 0);
+  write(nccl_abi::telemetry_prefix(::getuid() + 1) + "2-0", sample());
+  const CommsSnapshot snapshot = read_comms({directory_}, kNowNs);
+  ASSERT_EQ(snapshot.processes.size(), 2u);
+  const auto json = comms_json(snapshot, nullptr);
+  EXPECT_EQ(json["processes"][0]["uid"], owner);
+  EXPECT_EQ(json["processes"][1]["uid"], ::getuid());
+}
+
+// A container's umask may be 077.
+TEST_F(Comms, FilesThatTheCallerMayNotReadAreCounted) {
+  write(name_of("1-0"), sample());
+  ASSERT_EQ(::chmod(path_of("1-0").c_str(), 0), 0);
+  ASSERT_EQ(::chmod(directory_.c_str(), 0755), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool is_user = ::geteuid() != 0 || ::setresuid(65531, 65531, 65531) == 0;
+    const CommsSnapshot snapshot = read_comms({directory_}, kNowNs);
+    ::_exit(is_user && comms_json(snapshot, nullptr)["files_not_read"] == 1 &&
+                    comms_text(snapshot, nullptr) ==
+                        "1 telemetry files left out: this user may not read them\n"
+                ? 0
+                : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  ASSERT_EQ(::unlink(path_of("1-0").c_str()), 0);
+  EXPECT_EQ(read_comms({directory_}, kNowNs).files_not_read, 0u);
 }
 
 // A mapped page of it would be SIGBUS.
 TEST_F(Comms, AFileMayBeTruncatedWhileItIsRead) {
   write(name_of("1-0"), sample());
   const TelemetryFile file(path_of("1-0"));
-  TelemetryHeader header{};
-  ASSERT_TRUE(file.read_header(&header));
+  ASSERT_TRUE(file.is_open());
   EXPECT_TRUE(file.read_slot(1).has_value());
   EXPECT_FALSE(file.read_slot(0).has_value());
   ASSERT_EQ(::truncate(path_of("1-0").c_str(), 100), 0);
+  EXPECT_FALSE(file.is_used(1));
   EXPECT_FALSE(file.read_slot(1).has_value());
-  EXPECT_FALSE(file.read_header(&header));
+  EXPECT_FALSE(TelemetryFile(path_of("1-0")).is_open());
+}
+
+// A job's image holds its own plugin. Such a job was in no table and no metric.
+TEST_F(Comms, OfALaterReleaseWithMoreFieldsAreShown) {
+  const Format later{.version = nccl_abi::kTelemetryVersion + 3,
+                     .slots = 3000,
+                     .slot_bytes = sizeof(CommSlot) + 512,
+                     .file_bytes = nccl_abi::kTelemetryBytesMax};
+  write_as(later, "1-0", sample());
+  write(name_of("2-0"), sample());
+  const CommsSnapshot snapshot = read_comms({directory_}, kNowNs);
+  ASSERT_EQ(snapshot.processes.size(), 2u);
+  ASSERT_EQ(snapshot.processes[0].comms.size(), 1u);
+  EXPECT_EQ(std::memcmp(snapshot.processes[0].comms.data(), snapshot.processes[1].comms.data(),
+                        sizeof(CommView)),
+            0);
+  EXPECT_EQ(snapshot.processes[0].host, "node7");
+  EXPECT_EQ(snapshot.files_of_other_releases, 0u);
+}
+
+TEST_F(Comms, FieldsThatAReleaseDidNotHaveAreZero) {
+  CommView view = sample();
+  view.copied_bytes = 7;
+  constexpr size_t kKnownBytes = offsetof(CommView, messages);
+  write_as({.slot_bytes = offsetof(CommSlot, view) + kKnownBytes}, "1-0", view);
+  const CommsSnapshot snapshot = read_comms({directory_}, kNowNs);
+  ASSERT_EQ(snapshot.processes.size(), 1u);
+  ASSERT_EQ(snapshot.processes[0].comms.size(), 1u);
+  const CommView& shown = snapshot.processes[0].comms[0];
+  EXPECT_EQ(std::memcmp(&shown, &view, kKnownBytes), 0);
+  EXPECT_EQ(shown.messages, 0u);
+  EXPECT_EQ(shown.copied_bytes, 0u);
+}
+
+TEST_F(Comms, OfAReleaseThatCannotBeReadAreCountedWhileTheirProcessLives) {
+  write_as({.version = nccl_abi::kTelemetryVersion + 2,
+            .version_min_reader = nccl_abi::kTelemetryVersion + 1},
+           "1-0", sample());
+  write_as({.version = nccl_abi::kTelemetryVersionMin - 1}, "2-0", sample());
+  // Only magic and versions have their meaning in such a file.
+  write_as({.version = 99, .version_min_reader = 99, .slots = 1, .slot_bytes = 0}, "3-0", sample());
+  write_as({.version = 99, .version_min_reader = 99}, "dead-0", sample());
+  const LockedFile first(path_of("1-0"));
+  const LockedFile second(path_of("2-0"));
+  const LockedFile third(path_of("3-0"));
+  ASSERT_TRUE(first.lock() && second.lock() && third.lock());
+  const CommsSnapshot snapshot = read_comms({directory_}, kNowNs);
+  EXPECT_TRUE(snapshot.processes.empty());
+  EXPECT_EQ(comms_text(snapshot, nullptr),
+            "3 telemetry files left out: written by plugins of releases that this lyre cannot "
+            "read\n");
+  EXPECT_EQ(comms_json(snapshot, nullptr)["files_of_other_releases"], 3);
+}
+
+TEST_F(Comms, AHeaderThatLiesAboutItsSlotsIsIgnored) {
+  constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max();
+  constexpr uint32_t kSlots = nccl_abi::kTelemetrySlots;
+  const Format lies[] = {
+      {.slots = kSlots + 1},
+      {.slots = kMost},
+      {.slots = kMost, .slot_bytes = kMost},
+      {.slots = kMost, .slot_bytes = 0},
+      // The product is 0 in 32 bits.
+      {.slots = nccl_abi::kTelemetrySlotsMax, .slot_bytes = uint32_t{1} << 20},
+      {.slots = nccl_abi::kTelemetrySlotsMax + 1,
+       .slot_bytes = 8,
+       .file_bytes = nccl_abi::kTelemetryBytesMax},
+      {.slot_bytes = 0},
+      {.slot_bytes = offsetof(CommSlot, view) - 1},
+      {.slot_bytes = sizeof(CommSlot) + 1},
+      {.slot_bytes = kMost},
+      {.slots = 1, .slot_bytes = kMost},
+      {.file_bytes = nccl_abi::kTelemetrySlotsOffset},
+      {.file_bytes = nccl_abi::kTelemetrySlotsOffset - 1},
+      {.file_bytes = nccl_abi::kTelemetryBytesMax + 1},
+  };
+  for (size_t i = 0; i < std::size(lies); ++i) {
+    write_lie(lies[i], "1-0");
+    EXPECT_FALSE(TelemetryFile(path_of("1-0")).is_open()) << i;
+    EXPECT_EQ(shown_count(), 0u) << i;
+  }
+  write_lie({.slots = 0, .file_bytes = nccl_abi::kTelemetrySlotsOffset}, "1-0");
+  EXPECT_EQ(shown_count(), 1u) << "no slots are within any file";
 }
 
 // A user with many files made `lyre metrics` run out of memory and time.
@@ -338,6 +504,8 @@ TEST_F(Comms, FilesOverTheLimitOfAUserAreCounted) {
                 .find("\n1 telemetry files left out: at most 1024 of a user and 4096 of all are "
                       "read, with 16384 and 65536 comms\n"),
             std::string::npos);
+  write(nccl_abi::telemetry_prefix(::getuid() + 1) + "1-0", sample());
+  EXPECT_EQ(read_comms({directory_}, kNowNs).files_left_out, 2u) << "a name makes no other user";
 }
 
 TEST_F(Comms, AUserWithTooManyCommsHasNoFurtherFile) {

@@ -182,6 +182,12 @@ TEST_F(DoctorSilenceTest, OfADaemonOfAnotherRelease) {
   const TestDaemon daemon(path(), refuses_with(goodbye));
   expect(of_daemon(), Verdict::kProblem, "the daemon speaks control version 200");
   EXPECT_THAT(of_daemon().mend, HasSubstr("installed with the daemon"));
+  try {
+    const StatsSegment segment(path().c_str());
+    FAIL() << "it was read";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.exit_code(), kExitOtherRelease) << failure.what();
+  }
   // The plugin in the job is not this lyre.
   expect(of_job(own_uid_), Verdict::kNote, "the daemon speaks control version 200");
 }

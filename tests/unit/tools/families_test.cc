@@ -26,7 +26,8 @@ class FamiliesTest : public ::testing::Test {
     segment_.client(worker, context).write(&view);
   }
   std::vector<prometheus::MetricFamily> families() const {
-    const Snapshot now = read_snapshot(segment_.data(), FakeSegment::bytes(), FakeSegment::kNowNs);
+    Snapshot now = read_snapshot(segment_.data(), FakeSegment::bytes(), FakeSegment::kNowNs);
+    now.clock_step_ns = clock_step_ns_;
     ClientGroups clients;
     clients.look(now, 1);
     return metrics_of(&now, clients);
@@ -50,6 +51,7 @@ class FamiliesTest : public ::testing::Test {
   }
 
   FakeSegment segment_;
+  int64_t clock_step_ns_ = 0;
 };
 
 // The free slots of the pool did not show it: a client that does not read leaves a third of them.
@@ -119,12 +121,48 @@ TEST_F(FamiliesTest, AProcessThatTookOverHasNoColdStart) {
   EXPECT_EQ(single("lyre_daemon_start_time_seconds"), FakeSegment::kStartedNs / 1e9);
 }
 
+// A daemon that started before NTP had set the clock kept the time of then.
+TEST_F(FamiliesTest, TheStartFollowsStepsOfTheClockByWholeSeconds) {
+  constexpr double kStarted = FakeSegment::kStartedNs / 1e9;
+  clock_step_ns_ = -3'600'000'000'000 + 70;
+  EXPECT_EQ(single("lyre_daemon_start_time_seconds"), kStarted - 3600);
+  EXPECT_EQ(single("lyre_daemon_cold_start_time_seconds"), kStarted - 3600);
+  clock_step_ns_ = 90'000'400'000;
+  EXPECT_EQ(single("lyre_daemon_start_time_seconds"), kStarted + 90);
+  for (const int64_t small : {300'000'000, 700'000'000, -300'000'000}) {
+    clock_step_ns_ = small;
+    EXPECT_EQ(single("lyre_daemon_start_time_seconds"), kStarted);
+  }
+}
+
 TEST(CommFamilies, CountDirectoriesThatCannotBeRead) {
   CommsSnapshot comms;
   comms.directories_not_read = {"/dev/shm/lyre: Permission denied"};
   for (const prometheus::MetricFamily& family : metrics_of(comms, CommGroups())) {
     if (family.name != "lyre_telemetry_directories_not_read") continue;
     EXPECT_EQ(family.metric.at(0).gauge.value, 1.0);
+    return;
+  }
+  FAIL() << "no such family";
+}
+
+TEST(CommFamilies, CountFilesOfReleasesThatCannotBeRead) {
+  CommsSnapshot comms;
+  comms.files_of_other_releases = 2;
+  for (const prometheus::MetricFamily& family : metrics_of(comms, CommGroups())) {
+    if (family.name != "lyre_telemetry_files_of_other_releases") continue;
+    EXPECT_EQ(family.metric.at(0).gauge.value, 2.0);
+    return;
+  }
+  FAIL() << "no such family";
+}
+
+TEST(CommFamilies, CountFilesThatTheServerMayNotRead) {
+  CommsSnapshot comms;
+  comms.files_not_read = 2;
+  for (const prometheus::MetricFamily& family : metrics_of(comms, CommGroups())) {
+    if (family.name != "lyre_telemetry_files_not_read") continue;
+    EXPECT_EQ(family.metric.at(0).gauge.value, 2.0);
     return;
   }
   FAIL() << "no such family";
@@ -147,7 +185,7 @@ TEST(CommFamilies, HaveSeriesOfEachCommWhereTheyAreWantedOnly) {
     EXPECT_EQ(family.metric[0].label[1].value, "train");
     EXPECT_EQ(family.metric[0].label[2].value, "receive");
   }
-  EXPECT_EQ(series, 2u + 12u);
+  EXPECT_EQ(series, 4u + 12u);
   const auto each = metrics_of_each(comms);
   ASSERT_EQ(each.size(), 12u);
   for (const prometheus::MetricFamily& family : each) {

@@ -109,6 +109,18 @@ TEST(Look, StatusCountsTimeWaitApart) {
   EXPECT_EQ(status_json(look_after(segment, 0), nullptr)["workers"][1]["sessions_open"], 0);
 }
 
+TEST(Look, StatusShowsAWorkerWhoseCoreWasTaken) {
+  FakeSegment segment;
+  const auto text = [&segment] { return status_text(look_after(segment, 0), nullptr); };
+  EXPECT_EQ(text().find("its core was taken"), std::string::npos);
+  segment.worker(1).is_core_lost.set(1);
+  EXPECT_TRUE(
+      text().ends_with("worker 1: its core was taken from the daemon; the log says which\n"));
+  const auto workers = status_json(look_after(segment, 0), nullptr)["workers"];
+  EXPECT_EQ(workers[0]["is_core_lost"], false);
+  EXPECT_EQ(workers[1]["is_core_lost"], true);
+}
+
 TEST(Look, StatusAndStatsMeanTheSameByAKey) {
   FakeSegment segment;
   segment.worker(1).sessions_open.set(3);

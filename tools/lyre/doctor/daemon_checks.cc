@@ -15,6 +15,7 @@
 #include "libclient/include/lyre/lyre.h"
 #include "tools/lyre/child_program.h"
 #include "tools/lyre/doctor/port_checks.h"
+#include "tools/lyre/doctor/replaced_files.h"
 
 namespace lyre::tools {
 namespace {
@@ -78,6 +79,13 @@ Finding check_silent(const std::string& saw, Silence silence) {
   }
   return problem("daemon", saw, "programs cannot use the stack",
                  "systemctl enable --now lyred; if it runs: journalctl -u lyred");
+}
+
+/// Of a daemon that answers.
+std::vector<Finding> check_counters(const StatsSegment& segment, const Snapshot& first) {
+  if (!needs_earlier_look(first)) return check_running(first, nullptr, lyre_version());
+  std::this_thread::sleep_for(kLookAgainAfter);
+  return check_running(segment.look(), &first, lyre_version());
 }
 
 }  // namespace
@@ -171,9 +179,11 @@ std::vector<Finding> check_daemon(const char* socket) {
   try {
     const StatsSegment segment(socket);
     const Snapshot first = segment.look();
-    if (!needs_earlier_look(first)) return check_running(first, nullptr, lyre_version());
-    std::this_thread::sleep_for(kLookAgainAfter);
-    return check_running(segment.look(), &first, lyre_version());
+    std::vector<Finding> findings = check_counters(segment, first);
+    for (Finding& finding : check_replaced_files({}, first.pid)) {
+      findings.push_back(std::move(finding));
+    }
+    return findings;
   } catch (const Failure& failure) {
     return {check_silent(failure.what(), silence_of(failure))};
   }

@@ -92,6 +92,12 @@ std::vector<MetricFamily> metrics_of(const CommsSnapshot& comms, const CommGroup
   FamilyList out;
   out.gauge("lyre_telemetry_files_left_out", "Telemetry files of NCCL processes over the limits",
             {}, static_cast<double>(comms.files_left_out));
+  out.gauge("lyre_telemetry_files_of_other_releases",
+            "Telemetry files of NCCL processes with a plugin of a release that cannot be read", {},
+            static_cast<double>(comms.files_of_other_releases));
+  out.gauge("lyre_telemetry_files_not_read",
+            "Telemetry files of NCCL processes, ended ones too, that this server may not read", {},
+            static_cast<double>(comms.files_not_read));
   out.gauge("lyre_telemetry_directories_not_read",
             "Directories with telemetry of NCCL processes that cannot be read", {},
             static_cast<double>(comms.directories_not_read.size()));

@@ -1,5 +1,6 @@
 #include "tools/lyre/metrics/families.h"
 
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,15 @@ std::string worker_metric(const std::string& key) {
   return "lyre_worker_" + key + (lacks_unit ? "_bytes" : "") + "_total";
 }
 
+/// When the daemon started, by the wall clock of now: it may have been stepped since then. Steps of
+/// less than a second are left out, and others are whole seconds: a value that followed the
+/// clocks' readings would be another one at each scrape.
+double started_s(const Snapshot& daemon) {
+  const auto step_s = static_cast<double>(daemon.clock_step_ns) / 1e9;
+  return static_cast<double>(daemon.started_unix_ns) / 1e9 +
+         (std::abs(step_s) < 1 ? 0 : std::round(step_s));
+}
+
 void add_daemon(FamilyList& out, const Snapshot& daemon) {
   out.gauge("lyre_daemon_info", "The daemon; the value is 1",
             {{"name", printable(daemon.daemon_name)},
@@ -27,11 +37,11 @@ void add_daemon(FamilyList& out, const Snapshot& daemon) {
              {"idle_policy", printable(daemon.idle_policy)}},
             1);
   out.gauge("lyre_daemon_start_time_seconds", "When the daemon started, since 1970", {},
-            static_cast<double>(daemon.started_unix_ns) / 1e9);
+            started_s(daemon));
   out.gauge("lyre_daemon_cold_start_time_seconds",
             "When the daemon started, since 1970; 0: it took the place of another process in an "
             "upgrade",
-            {}, daemon.is_successor ? 0 : static_cast<double>(daemon.started_unix_ns) / 1e9);
+            {}, daemon.is_successor ? 0 : started_s(daemon));
   out.gauge("lyre_scope_is_domain",
             "1 where the socket is that of one of several domains: it shows no counters of workers "
             "and ports",
@@ -63,6 +73,8 @@ void add_workers(FamilyList& out, const Snapshot& daemon) {
               static_cast<double>(worker.rx_slots_total));
     out.gauge("lyre_worker_rx_slots_free", "Free packet buffers for reception", labels,
               static_cast<double>(worker.rx_slots_free));
+    out.gauge("lyre_worker_core_lost", "1: the daemon may not use the worker's core any more",
+              labels, worker.is_core_lost ? 1 : 0);
   }
 }
 

@@ -6,14 +6,18 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "daemon/base/daemon_limits.h"
 #include "daemon/control/context_registry.h"
 #include "stack/channel/abi.h"
 #include "stack/record/stream.h"
+#include "tests/support/deadline.h"
 #include "tests/unit/daemon/fake_workers.h"
 
 namespace lyre {
@@ -236,6 +240,108 @@ TEST(ContextHandover, MemoryCountsWhileItsClientHasItOpen) {
   EXPECT_TRUE(fresh.registry->attach(terms).ok());
 }
 
+/// Attaches a context and ends it. Returns its memory, which the client keeps open.
+OwnedFd leave_memory(Side& side, const AttachTerms& terms) {
+  const auto grant = side.registry->attach(terms);
+  EXPECT_TRUE(grant.ok()) << grant.error().text;
+  if (!grant.ok()) return {};
+  OwnedFd kept(::fcntl(grant.value().memory_fd, F_DUPFD_CLOEXEC, 0));
+  side.registry->detach(grant.value().index, false);
+  side.workers.answer_detaches();
+  side.poll();
+  return kept;
+}
+
+bool attaches_in_the_end(Side& side, const AttachTerms& terms) {
+  const test::Deadline deadline;
+  while (!deadline.is_over()) {
+    side.poll();
+    if (side.registry->attach(terms).ok()) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+int attach_error(Side& side, const AttachTerms& terms) {
+  const auto grant = side.registry->attach(terms);
+  return grant.ok() ? 0 : grant.error().code;
+}
+
+/// The daemon that comes after `side`, which ends.
+std::unique_ptr<Side> successor_of(std::unique_ptr<Side> side, const RegistryOptions& options,
+                                   std::span<const worker::DomainRules> domains = {}) {
+  const Left left = side->leave();
+  side.reset();
+  auto fresh = std::make_unique<Side>(options);
+  const Status taken = fresh->take(left, domains);
+  EXPECT_TRUE(taken.ok()) << taken.error().text;
+  return fresh;
+}
+
+// A uid had its whole share again after each upgrade, beside what its ended contexts still held.
+TEST(ContextHandover, MemoryOfEndedContextsCountsOverUpgrades) {
+  const AttachTerms terms{.identity = {.pid = 42, .uid = 7, .gid = 1}, .arena_bytes = 1 << 20};
+  RegistryOptions options = handover_options();
+  options.arena_bytes_per_uid_max = 12 << 20;  // a context has 10 MiB
+  auto side = std::make_unique<Side>(options);
+  OwnedFd kept = leave_memory(*side, terms);
+  EXPECT_EQ(attach_error(*side, terms), EDQUOT);
+  for (int upgrades = 0; upgrades < 2; ++upgrades) {
+    side = successor_of(std::move(side), options);
+    EXPECT_EQ(attach_error(*side, terms), EDQUOT);
+    EXPECT_EQ(side->registry->held_count(), 0u);
+  }
+  kept.reset();
+  EXPECT_TRUE(attaches_in_the_end(*side, terms));
+}
+
+TEST(ContextHandover, MemoryOfEndedContextsCountsForTheirDomain) {
+  std::vector<worker::DomainRules> domains(2);
+  domains[1].index = 1;
+  AttachTerms terms{.identity = {.pid = 42, .uid = 7, .gid = 1},
+                    .arena_bytes = 1 << 20,
+                    .domain = &domains[1],
+                    .contexts_of_domain_max = 1};
+  auto side = std::make_unique<Side>();
+  OwnedFd kept = leave_memory(*side, terms);
+  const Left left = side->leave();
+  Side without;
+  EXPECT_FALSE(without.take(left).ok()) << "it has no such domain";
+  side = successor_of(std::move(side), handover_options(), domains);
+  EXPECT_EQ(attach_error(*side, terms), EUSERS);
+  terms.domain = &domains[0];
+  EXPECT_EQ(attach_error(*side, terms), 0);
+  terms.domain = &domains[1];
+  kept.reset();
+  EXPECT_TRUE(attaches_in_the_end(*side, terms));
+}
+
+// The thread that unmapped it for the ports ended with its process.
+TEST(ContextHandover, MemoryThatIsBeingUnmappedCountsForTheSuccessor) {
+  constexpr uint64_t kUnmappedByAThread = uint64_t{128} << 20;
+  static_assert(kUnmappedByAThread > kMapAtOnceArenaBytesMax);
+  const AttachTerms terms{.identity = {.pid = 42, .uid = 7, .gid = 1},
+                          .arena_bytes = kUnmappedByAThread};
+  std::promise<void> end;
+  RegistryOptions options = handover_options();
+  options.arena_bytes_max = kUnmappedByAThread;
+  options.contexts_per_uid_max = 1;
+  options.ports.unmap = [ended = end.get_future().share()](const uint8_t*, uint64_t) {
+    ended.wait();
+  };
+  auto side = std::make_unique<Side>(options);
+  OwnedFd kept = leave_memory(*side, terms);
+  EXPECT_EQ(side->registry->held_count(), 1u) << "it is being unmapped";
+  const Left left = side->leave();
+  end.set_value();
+  side = std::make_unique<Side>(options);
+  ASSERT_TRUE(side->take(left).ok());
+  EXPECT_EQ(side->registry->held_count(), 0u);
+  EXPECT_EQ(attach_error(*side, terms), EUSERS);
+  kept.reset();
+  EXPECT_TRUE(attaches_in_the_end(*side, terms));
+}
+
 TEST(ContextHandover, AClientStaysInItsDomain) {
   std::vector<worker::DomainRules> domains(2);
   domains[1].index = 1;
@@ -290,6 +396,8 @@ TEST(ContextHandover, RecordsThatAreCutOrChangedAreRefused) {
   const OwnedFd file = memory_file();
   Side old;
   old.add_region(old.attach(7), file, 0);
+  const OwnedFd kept =
+      leave_memory(old, {.identity = {.pid = 42, .uid = 7, .gid = 1}, .arena_bytes = 1 << 20});
   const Left left = old.leave();
   old.registry.reset();
   const std::vector<uint8_t> whole = left.records.bytes();

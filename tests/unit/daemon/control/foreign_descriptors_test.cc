@@ -111,6 +111,27 @@ TEST_F(ForeignDescriptors, BeyondAFewRefuseTheUsersNextConnection) {
   expect_still_serving();
 }
 
+// Root of a container can have the uid of the daemon: its descriptors refused what asks whether the
+// daemon lives.
+TEST_F(ForeignDescriptors, DoNotRefuseTheAdministratorsSocketToTheSameUid) {
+  ControlOptions administrators = options();
+  administrators.socket_path = path_ + ".admin";
+  administrators.serves_clients = false;
+  ControlServer administration(io_, mappings_, registry_, facts(), administrators);
+  ASSERT_TRUE(administration.open().ok());
+  for (size_t i = 0; i < ForeignCloser::kWaitingPerUserMax; ++i) {
+    pass_one();
+    run();
+    EXPECT_EQ(expect_message<channel::RegionReply>(*client_, Control::kRegistered).error, EINVAL);
+  }
+  ASSERT_FALSE(closer_->has_room(::geteuid()));
+  RawClient looker(administrators.socket_path);
+  run();
+  EXPECT_EQ(administration.counters().refused, 0u);
+  EXPECT_EQ(administration.connection_count(), 1u);
+  let_all_go();
+}
+
 TEST_F(ForeignDescriptors, ThatNothingReceivedAreClosedWithTheConnectionAndMakeNobodyWait) {
   const auto malformed = make_message<channel::InfoReply>(Control::kInfoReply);
   client_->send(malformed);  // ends the connection

@@ -3,10 +3,12 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "daemon/protocol/handover_records.h"
 #include "tests/unit/daemon/captured_log.h"
 #include "tests/unit/daemon/control_fixture.h"
 
@@ -126,6 +128,73 @@ TEST_F(VersionSkewTest, OnlyANewerClientsFirstRequestMayBeLonger) {
   newer_client.send_bytes(longer);
   run();
   EXPECT_EQ(expect_message<channel::AttachReply>(newer_client, Control::kAttached).error, 0);
+}
+
+/// A program of the next control version, whose request has 16 bytes more.
+template <typename Message>
+std::vector<uint8_t> longer_request(Message request) {
+  request.header.versions.max = channel::kControlVersions.max + 1;
+  std::vector<uint8_t> out(sizeof request + 16, 0x5a);
+  request.header.bytes = static_cast<uint32_t>(out.size());
+  std::memcpy(out.data(), &request, sizeof request);
+  return out;
+}
+
+TEST_F(VersionSkewTest, ANewerProgramsUpgradeIsTaken) {
+  int asked = 0;
+  server_->serve_upgrades([&](const auto& answer) {
+    ++asked;
+    answer({.status = Ok{}, .pid = 7, .pause_us = 1, .release = "next"});
+  });
+  RawClient newer_program(path_);
+  newer_program.send_bytes(
+      longer_request(make_message<channel::UpgradeRequest>(Control::kUpgrade)));
+  run();
+  EXPECT_EQ(asked, 1);
+  const auto reply = expect_message<channel::UpgradeReply>(newer_program, Control::kUpgradeReply);
+  EXPECT_EQ(reply.error, 0) << reply.text;
+}
+
+TEST_F(VersionSkewTest, ANewerProgramsCaptureIsTakenOrRefusedByItsVersion) {
+  auto request = make_message<channel::CaptureRequest>(Control::kCapture);
+  request.version = channel::kCaptureVersion;
+  request.snap_bytes = 96;
+  RawClient newer_program(path_);
+  newer_program.send_bytes(longer_request(request));
+  run();
+  EXPECT_NE(expect_message<channel::CaptureReply>(newer_program, Control::kCaptured).error, 0)
+      << "this socket shows no packets";
+
+  request.version = channel::kCaptureVersion + 1;
+  std::vector<uint8_t> of_these_versions = longer_request(request);
+  std::memcpy(of_these_versions.data() + offsetof(channel::ControlHeader, versions),
+              &channel::kControlVersions, sizeof channel::kControlVersions);
+  for (const std::vector<uint8_t>& bytes : {longer_request(request), of_these_versions}) {
+    RawClient another(path_);
+    another.send_bytes(bytes);
+    run();
+    expect_goodbye(another, "captures have version " + std::to_string(channel::kCaptureVersion) +
+                                " here, not " + std::to_string(channel::kCaptureVersion + 1) +
+                                ": use the `lyre` that was installed with the daemon");
+  }
+}
+
+TEST_F(VersionSkewTest, TheSuccessorIsToldTheControlVersionOfAClient) {
+  for (const VersionRange control : overlapping(channel::kControlVersions)) {
+    RawClient client(path_);
+    channel::AttachRequest request = attach_request();
+    request.header.versions = control;
+    ask(client, request);
+    record::Writer records;
+    std::vector<int> descriptors;
+    ASSERT_EQ(server_->write_handover(0, records, descriptors), 1u);
+    record::Reader in(records.bytes());
+    AttachedRecord record;
+    ASSERT_TRUE(in.take(record::Kind::kAttached, kDaemonHandoverVersion,
+                        [&](record::FieldReader& fields) { list_attached(fields, record); }));
+    EXPECT_EQ(record.control_version, *channel::common_version(channel::kControlVersions, control));
+    hang_up(client);
+  }
 }
 
 }  // namespace

@@ -9,11 +9,13 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "daemon/host/dead_telemetry.h"
 #include "nccl_adapter/abi/telemetry.h"
 #include "tests/support/deadline.h"
 
@@ -70,6 +72,20 @@ TEST_F(TelemetrySweeperTest, RemovesFilesWithoutAProcessAndNoOthers) {
   make("0000000000000003");
   await_removal("0000000000000003");
   EXPECT_TRUE(std::filesystem::exists(path_of("0000000000000001")));
+  const pid_t pid = sweeper_->pid();
+  sweeper_.reset();
+  await_end(pid);
+}
+
+TEST_F(TelemetrySweeperTest, LooksAtAllEntriesInTurn) {
+  constexpr uint32_t kJunk = 3 * kTelemetryEntriesMax;
+  constexpr uint32_t kEach = kTelemetryEntriesMax / 4;
+  for (uint32_t i = 0; i <= kJunk; ++i) {
+    if (i % kEach == 0) make("dead" + std::to_string(i));
+    std::ofstream(path_of("junk" + std::to_string(i)));  // stays, because it has no size
+  }
+  start();
+  for (uint32_t i = 0; i <= kJunk; i += kEach) await_removal("dead" + std::to_string(i));
   const pid_t pid = sweeper_->pid();
   sweeper_.reset();
   await_end(pid);

@@ -14,9 +14,11 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -45,7 +47,7 @@ class MappingOpenerTest : public testing::Test {
   void TearDown() override { ::munmap(shared_, kSharedBytes); }
 
   void start(MappingOpen open_mapping) {
-    auto helper = MappingHelperProcess::start(open_mapping);
+    auto helper = MappingHelperProcess::start({}, open_mapping);
     ASSERT_TRUE(helper.ok()) << helper.error().text;
     helper_pid_ = helper->pid();
     opener_.emplace(io_, std::move(*helper));
@@ -366,7 +368,22 @@ class MappingOrder : public testing::Test {
     io_.restart();
     io_.poll();
   }
+  /// Asks for a mapping that begins at 1; the error comes to `said_`.
+  void ask_for_one() {
+    opener_.open(socket_.get(), 100, {1, 0},
+                 [this](const Result<OwnedFd>& opened) { said_ = opened.error(); });
+    EXPECT_EQ(helper_.take(), std::vector<uint64_t>{1});
+  }
+  void expect_error(std::span<const uint8_t> reply, const Error& error) {
+    helper_.say(reply);
+    io_.restart();
+    io_.poll();
+    ASSERT_TRUE(said_.has_value());
+    EXPECT_EQ(said_->code, error.code);
+    EXPECT_EQ(said_->text, error.text);
+  }
 
+  std::optional<Error> said_;
   boost::asio::io_context io_;
   OwnedFd socket_{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
   FakeMappingHelper helper_;
@@ -413,6 +430,50 @@ TEST(MappingPatience, AnOverdueRequestFailsOnceAndKeepsItsPlace) {
   while (failed.size() < 3) io.run_one();
   EXPECT_EQ(helper.take(), std::vector<uint64_t>{3});
   EXPECT_EQ(failed, (std::vector<uint64_t>{1, 2, 3}));
+}
+
+// A longer reply is taken as far as it is known.
+TEST_F(MappingOrder, ALongerReplyOfALaterVersionIsTaken) {
+  ask_for_one();
+  struct {
+    MappingReply known;
+    uint64_t added[8];
+  } reply{.known = helper_.reply_to(1, EACCES), .added = {}};
+  reply.known.version = kMappingVersion + 1;
+  reply.known.bytes = sizeof reply;
+  copy_text(reply.known.text, "refused");
+  expect_error(bytes_of(reply), {EACCES, "refused"});
+}
+
+TEST_F(MappingOrder, AShorterReplyIsTaken) {
+  ask_for_one();
+  constexpr size_t kShort = offsetof(MappingReply, text) + 3;
+  MappingReply reply = helper_.reply_to(1, EACCES);
+  reply.bytes = kShort;
+  copy_text(reply.text, "refused");
+  expect_error(bytes_of(reply).first(kShort), {EACCES, "ref"});
+}
+
+// Without it the helper kept the code of the release before, until the service was restarted.
+TEST_F(MappingOrder, ADaemonThatTookOverHasTheHelperReplaced) {
+  opener_.replace_helper();
+  MappingHeader request{};
+  auto packet = receive_packet(helper_.socket(),
+                               std::span(reinterpret_cast<uint8_t*>(&request), sizeof request));
+  ASSERT_TRUE(packet.ok());
+  EXPECT_EQ(packet->bytes, sizeof request);
+  EXPECT_FALSE(packet->is_too_long);
+  EXPECT_EQ(request.action, MappingAction::kReplace);
+  EXPECT_EQ(request.id, kMappingHelperId);
+  // Its refusal, or the release that it has then, is no answer to a request for a mapping.
+  ask(100, 1);
+  EXPECT_EQ(helper_.take(), std::vector<uint64_t>{1});
+  MappingReply reply = helper_.reply_to(1, ENOENT);
+  reply.id = kMappingHelperId;
+  helper_.say(bytes_of(reply));
+  answer(1);
+  ask(100, 2);
+  EXPECT_EQ(helper_.take(), std::vector<uint64_t>{2});
 }
 
 TEST_F(MappingOrder, WhatIsForgottenIsNotSent) {

@@ -13,6 +13,7 @@
 #include "daemon/base/descriptor_queue.h"
 #include "daemon/base/shared_memory.h"
 #include "daemon/control/context_registry.h"
+#include "daemon/handover_versions.h"
 #include "daemon/protocol/handover_records.h"
 #include "daemon/upgrade/offer.h"
 #include "stack/channel/ring.h"
@@ -31,15 +32,15 @@ constexpr uint32_t kStaying = 0, kLeaving = 2;
 constexpr IpAddress kStoredAddress{{0xfd, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
 constexpr IpAddress kStoredLinkLocal{{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 2}};
 
-const RegistryRecord kStoredRegistry{
-    .next_generation = 77,
-    .region_uses = 5,
-    .secret = {0x1122334455667788, 0x99aabbccddeeff00},
-    .client_count = 2,
-    .region_count = 2,
-    .attached_count = 1,
-    .has_helper = true,
-    .verified_addresses = {{}, {kStoredAddress, kStoredLinkLocal}}};
+const RegistryRecord kStoredRegistry{.next_generation = 77,
+                                     .region_uses = 5,
+                                     .secret = {0x1122334455667788, 0x99aabbccddeeff00},
+                                     .client_count = 2,
+                                     .region_count = 2,
+                                     .attached_count = 1,
+                                     .has_helper = true,
+                                     .verified_addresses = {{}, {kStoredAddress, kStoredLinkLocal}},
+                                     .left_count = 1};
 
 ClientRecord stored_client(uint32_t context) {
   const bool is_attached = context == kStaying;
@@ -70,8 +71,18 @@ RegionRecord stored_region(uint32_t number) {
           .pending = is_leaving ? 0b01u : 0u};
 }
 
-const AttachedRecord kStoredAttached{
-    .socket = 1, .context = kStaying, .label = "lyre perf", .has_process = true};
+constexpr uint64_t kStoredLeftBytes = 3 * kStoredPage;
+const LeftMemoryRecord kStoredLeft{.user = 1003,
+                                   .context = 1,
+                                   .domain = kNoDomain,
+                                   .bytes = kStoredLeftBytes,
+                                   .counted_bytes = 2 * kStoredPage};
+
+const AttachedRecord kStoredAttached{.socket = 1,
+                                     .context = kStaying,
+                                     .label = "lyre perf",
+                                     .has_process = true,
+                                     .control_version = 4};
 
 Config stored_config() {
   Config config;
@@ -86,7 +97,7 @@ Config stored_config() {
 }
 
 /// Version 4 has RSS keys, of ports that have one.
-std::vector<PortRecord> stored_ports(uint16_t version = kDaemonHandoverVersion) {
+std::vector<PortRecord> stored_ports(uint16_t version = kOfferVersion) {
   const std::vector<PortConfig> ports = stored_config().ports;
   const std::vector<uint8_t> key{0x6d, 0x5a, 0x56, 0xda};
   return {{.device = ports[0].device, .mac = {{2, 0, 0, 0, 0, 1}}, .rss_key = {}},
@@ -109,6 +120,9 @@ std::vector<uint8_t> state_now() {
   for (const uint32_t context : {kStaying, kLeaving}) {
     add(record::Kind::kClient, client, stored_client(context));
   }
+  add(
+      record::Kind::kLeftMemory, [](auto& fields, const auto& it) { list_left_memory(fields, it); },
+      kStoredLeft);
   for (const uint32_t number : {0u, 1u}) {
     add(record::Kind::kRegion, region, stored_region(number));
   }
@@ -120,16 +134,16 @@ std::vector<uint8_t> state_now() {
 
 std::vector<uint8_t> offer_now() {
   record::Writer out;
-  write_offer(stored_config(), stored_ports(), true, out);
+  write_offer(stored_config(), stored_ports(), true, least_versions(), out);
   return out.bytes();
 }
 
-/// LYRE_WRITE_RECORDS=1 writes those of the present version first.
-std::vector<uint8_t> stored(const std::string& name, uint16_t version,
+/// LYRE_WRITE_RECORDS=1 writes those of the present version, `newest`, first.
+std::vector<uint8_t> stored(const std::string& name, uint16_t version, uint16_t newest,
                             const std::vector<uint8_t>& now) {
   const std::string path =
       std::string(LYRE_DAEMON_RECORDS) + "/v" + std::to_string(version) + "_" + name;
-  if (std::getenv("LYRE_WRITE_RECORDS") != nullptr && version == kDaemonHandoverVersion) {
+  if (std::getenv("LYRE_WRITE_RECORDS") != nullptr && version == newest) {
     std::ofstream(path, std::ios::binary)
         .write(reinterpret_cast<const char*>(now.data()), static_cast<std::streamsize>(now.size()));
   }
@@ -143,8 +157,8 @@ void add_memory(DescriptorQueue& out, uint64_t bytes) {
   out.add(OwnedFd(::dup(memory->fd())));
 }
 
-/// In the order of handover_records.h, those of clients and regions.
-DescriptorQueue stored_descriptors() {
+/// In the order of handover_records.h, those of clients, of ended ones, and of regions.
+DescriptorQueue stored_descriptors(uint16_t version) {
   DescriptorQueue out;
   const auto layout =
       channel::ContextLayout::of(kStoredWorkers, kStoredArena, kStoredCopies, kStoredPage);
@@ -155,6 +169,7 @@ DescriptorQueue stored_descriptors() {
     for (const int end : ends) out.add(OwnedFd(end));
     for (uint32_t i = 0; i < kStoredWorkers; ++i) out.add(OwnedFd(::eventfd(0, EFD_CLOEXEC)));
   }
+  if (version >= 5) add_memory(out, kStoredLeftBytes);
   for (int region = 0; region < 2; ++region) add_memory(out, 4 * kStoredPage);
   return out;
 }
@@ -189,7 +204,7 @@ TEST(StoredRecords, TheStateOfEveryVersionIsTakenOver) {
     GTEST_SKIP() << "the records are of a machine with pages of 4 KiB";
   }
   for (uint16_t version = 1; version <= kDaemonHandoverVersion; ++version) {
-    const std::vector<uint8_t> bytes = stored("state", version, state_now());
+    const auto bytes = stored("state", version, kDaemonHandoverVersion, state_now());
     record::Reader in(bytes);
     RegistryRecord facts;
     ASSERT_TRUE(in.take(record::Kind::kRegistry, kDaemonHandoverVersion,
@@ -201,11 +216,12 @@ TEST(StoredRecords, TheStateOfEveryVersionIsTakenOver) {
     const auto verified =
         version < 3 ? std::vector<std::vector<IpAddress>>{} : kStoredRegistry.verified_addresses;
     EXPECT_EQ(facts.verified_addresses, verified);
+    EXPECT_EQ(facts.left_count, version < 5 ? 0u : 1u);
     FakeWorkers workers(kStoredWorkers);
     ContextRegistry registry(workers, stored_options());
     std::vector<worker::DomainRules> domains(2);
     domains[1].index = 1;
-    DescriptorQueue descriptors = stored_descriptors();
+    DescriptorQueue descriptors = stored_descriptors(version);
     const Status taken = registry.take_over(facts, domains, in, descriptors);
     ASSERT_TRUE(taken.ok()) << taken.error().text;
     expect_taken_over(registry, domains[1]);
@@ -215,14 +231,16 @@ TEST(StoredRecords, TheStateOfEveryVersionIsTakenOver) {
     EXPECT_EQ(attached.socket, 1u);
     EXPECT_EQ(attached.label, "lyre perf");
     EXPECT_TRUE(attached.has_process);
+    EXPECT_EQ(attached.control_version, 4);
     EXPECT_TRUE(in.is_at_end());
     EXPECT_TRUE(descriptors.empty());
   }
 }
 
 TEST(StoredRecords, TheOfferOfEveryVersionIsUnderstood) {
-  for (uint16_t version = 1; version <= kDaemonHandoverVersion; ++version) {
-    auto offer = read_offer(stored_config(), stored("offer", version, offer_now()));
+  for (uint16_t version = 1; version <= kOfferVersion; ++version) {
+    const auto bytes = stored("offer", version, kOfferVersion, offer_now());
+    auto offer = read_offer(stored_config(), bytes, handover_versions());
     ASSERT_TRUE(offer.ok()) << offer.error().text;
     EXPECT_EQ(offer->ports, stored_ports(version));
     EXPECT_EQ(offer->uses_physical_addresses, version >= 2);

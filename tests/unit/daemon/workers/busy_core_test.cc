@@ -85,6 +85,17 @@ TEST_F(BusyCoreTest, StaysForAWhileWhereTheOtherCoresAreNoBetter) {
   }
 }
 
+// The cpuset lost the core meanwhile. Otherwise the worker would count as being there.
+TEST_F(BusyCoreTest, AWorkerThatCannotReturnTriesAgain) {
+  time_to(Change::kLeave, true);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(time_to(Change::kReturn, false), BusyCore::kAwayMin);
+    busy_core_.on_failed_return(now_);
+  }
+  EXPECT_EQ(time_to(Change::kReturn, false), BusyCore::kAwayMin);
+  EXPECT_EQ(turn_for(seconds(100), false), std::nullopt) << "the core is back";
+}
+
 TEST_F(BusyCoreTest, AWorkerThatMadeNoTurnsReturnsAtTheFirstOne) {
   time_to(Change::kLeave, true);
   now_ = now_ + seconds(1000);

@@ -131,10 +131,27 @@ TEST_F(TelemetryTest, EverySlotIsGivenWhereThereIsRoom) {
   EXPECT_EQ(fill(telemetry), nccl_abi::kTelemetrySlots);
 }
 
+void read_header(const std::string& directory, nccl_abi::TelemetryHeader* out) {
+  std::ifstream(fs::directory_iterator(directory)->path(), std::ios::binary)
+      .read(reinterpret_cast<char*>(out), sizeof *out);
+}
+
+TEST_F(TelemetryTest, TellsWhoMayReadItAndWhereItsSlotsAre) {
+  const Telemetry telemetry(directory_, "host", "socket", 1);
+  nccl_abi::TelemetryHeader header{};
+  read_header(directory_, &header);
+  EXPECT_EQ(header.magic, nccl_abi::kTelemetryMagic);
+  EXPECT_EQ(header.version, nccl_abi::kTelemetryVersion);
+  EXPECT_EQ(header.version_min_reader, nccl_abi::kTelemetryVersionMinReader);
+  EXPECT_TRUE(nccl_abi::is_telemetry_size(nccl_abi::kTelemetryBytes));
+  EXPECT_TRUE(nccl_abi::is_telemetry_known(header));
+  EXPECT_TRUE(nccl_abi::are_telemetry_slots_within(header, nccl_abi::kTelemetryBytes));
+  EXPECT_FALSE(nccl_abi::are_telemetry_slots_within(header, nccl_abi::kTelemetryBytes - 1));
+}
+
 std::string shown_verbs(const std::string& directory) {
   nccl_abi::TelemetryHeader header{};
-  std::ifstream(fs::directory_iterator(directory)->path(), std::ios::binary)
-      .read(reinterpret_cast<char*>(&header), sizeof header);
+  read_header(directory, &header);
   return header.verbs;
 }
 

@@ -129,6 +129,32 @@ TEST(Record, OfALaterVersionIsRefused) {
   EXPECT_FALSE(read(written(some_point(), 0), point));
 }
 
+TEST(Record, WhatALaterVersionAppendsIsPassedOverWhereTheReaderSaysSo) {
+  const auto read_known = [](std::span<const uint8_t> bytes, Point& point) {
+    Reader in(bytes);
+    const auto list = [&](FieldReader& fields) { list_point(fields, point); };
+    return in.take_known(kKind, 2, list) && in.is_at_end();
+  };
+  const auto grown = [](uint16_t version) {
+    std::vector<uint8_t> bytes = written(some_point(), version);
+    bytes.insert(bytes.end(), 5, 0xa5);
+    bytes[4] = static_cast<uint8_t>(bytes[4] + 5);
+    return bytes;
+  };
+  Point point;
+  EXPECT_TRUE(read_known(grown(3), point));
+  EXPECT_EQ(point.later, 9);
+  EXPECT_FALSE(read_known(grown(2), point)) << "this version is known";
+  EXPECT_FALSE(read_known(grown(0), point));
+  const std::vector<uint8_t> bytes = grown(3);
+  for (size_t count = 0; count < bytes.size(); ++count) {
+    EXPECT_FALSE(read_known(std::span(bytes).first(count), point)) << count;
+  }
+  Point wrong = some_point();
+  wrong.x = 0;
+  EXPECT_FALSE(read_known(written(wrong, 3), point));
+}
+
 TEST(Record, OfAnotherKindStays) {
   const std::vector<uint8_t> bytes = written(some_point());
   Reader in(bytes);

@@ -59,6 +59,14 @@ TEST_F(SessionLifecycleTest, GenerationsDiffer) {
   EXPECT_FALSE(state.is_same_session(name.index, name.generation));
 }
 
+// A session with the generation 0 refused each upgrade while it lived.
+TEST_F(SessionLifecycleTest, GenerationsThatWrapLeaveZeroOut) {
+  lifecycle.restore_generations(UINT32_MAX - 1);
+  EXPECT_EQ(state.session(open()).generation, UINT32_MAX);
+  EXPECT_EQ(state.session(open()).generation, 1u);
+  EXPECT_EQ(lifecycle.generations(), 1u);
+}
+
 TEST_F(SessionLifecycleTest, PortsOfOpensAreInTheConfiguredRangeAndFree) {
   const auto port = lifecycle.choose_port(kOwn, kPeer);
   ASSERT_TRUE(port.has_value());

@@ -130,6 +130,22 @@ TEST_F(SessionTraceTest, SegmentsThatAreNotUsedAreCounted) {
   EXPECT_EQ(kinds_of(conn), (std::vector{TraceKind::kOpened, TraceKind::kDropped}));
 }
 
+// Nothing counted them. Connections without a ring count as well.
+TEST_F(SessionTraceTest, TimeoutsAreCounted) {
+  state.stats.traces = state.stats.traces.first(0);
+  learn_peer();
+  open();
+  transmission.transmit();
+  EXPECT_EQ(stats.tcp_timeouts.get(), 0u);
+  const Nanos after_the_first = state.now + millis(1500);  // RFC 6298 2.1: 1 s, then 2 s
+  while (state.now < after_the_first) {
+    state.now += millis(5);
+    lifecycle.run_timers();
+    transmission.transmit();
+  }
+  EXPECT_EQ(stats.tcp_timeouts.get(), 1u);
+}
+
 // With a large tcp.connections_max such sessions left no row when they ended badly.
 TEST_F(SessionTraceTest, AConnectionWithoutARingIsKeptWithoutEvents) {
   state.stats.traces = state.stats.traces.first(0);

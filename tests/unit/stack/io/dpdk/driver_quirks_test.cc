@@ -249,6 +249,13 @@ TEST(DriverQuirks, OnlyNetvscIsStartedWithoutInterruptsAtOnce) {
   EXPECT_FALSE(tries_interrupts(quirks_of("net_memif")));
 }
 
+TEST(DriverQuirks, OnlyNetvscCountsWhatItsFunctionCounts) {
+  EXPECT_EQ(fall_of_counters(quirks_of("net_netvsc")), Fall::kPartGone);
+  for (const char* other : {"net_mana", "mlx5_pci", "net_mlx4", "net_ena", "net_unknown"}) {
+    EXPECT_EQ(fall_of_counters(quirks_of(other)), Fall::kBegunAgain) << other;
+  }
+}
+
 TEST(DriverQuirks, OnlyTheseReadPacketMemoryAlone) {
   for (const char* driver : {"net_mana", "net_mlx4", "net_netvsc"}) {
     EXPECT_TRUE(quirks_of(driver).reads_pools_only) << driver;

@@ -49,6 +49,17 @@ TEST(Listeners, AreRestoredWithTheirNames) {
   EXPECT_EQ(listeners[added].generation, 10u);
 }
 
+// A listener with the generation 0 refused each upgrade while it lived.
+TEST(Listeners, GenerationsThatWrapLeaveZeroOut) {
+  Listeners listeners(8);
+  listeners.restore_generations(UINT32_MAX - 1);
+  const uint32_t last = listeners.add({.local = {kOne, 80}});
+  EXPECT_EQ(listeners[last].generation, UINT32_MAX);
+  const uint32_t first = listeners.add({.local = {kTwo, 80}});
+  EXPECT_EQ(listeners[first].generation, 1u);
+  EXPECT_EQ(listeners.generations(), 1u);
+}
+
 TEST(Listeners, TwoAddressesMayShareAPort) {
   Listeners listeners(8);
   listeners.add({.local = {kOne, 80}});
