@@ -53,7 +53,7 @@ class Redirected {
     for (const auto& seat : b_.seats) seat->client->listen(5000, 7);
     for (uint32_t i = 0; i < 100; ++i) turn();
     for (uint32_t i = 0; i < kSessions; ++i) {
-      a_.seats[i % 2]->client->connect({IpAddress::v4(b_.address()), 5000}, i);
+      a_.seats[i % 2]->client->connect({b_.address(), 5000}, i);
     }
     for (uint32_t i = 0; a_.stream_count() < kSessions; ++i, turn()) LYRE_CHECK(i < kTurnsMax);
     link_.redistribute(0, 99);
@@ -90,8 +90,8 @@ class Redirected {
 
   Nanos now_ = seconds(1);
   io::sim::Link link_{wire()};
-  ManyWorkers a_{link_, 0, 2, 1024};
-  ManyWorkers b_{link_, 1, 2, 1024};
+  ManyWorkers a_{link_, 0, 2, {.rx_slots = 1024}};
+  ManyWorkers b_{link_, 1, 2, {.rx_slots = 1024}};
 };
 
 uint64_t run_redirected(int rounds) {

@@ -1,3 +1,7 @@
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include "tests/conformance/scenario.h"
 
 namespace lyre::conformance {
@@ -58,6 +62,42 @@ TEST(Timestamps, EchoMeasuresARetransmissionThatIsAcknowledged) {  // RFC 7323 4
           .ack = again.seq + again.bytes,
           .options = stamp(100, again.options.ts_value)});
   EXPECT_GT(s.info().srtt, srtt + millis(40)) << "an eighth of the half second";
+}
+
+/// The next segment of the stack, which carries a timestamp.
+Seg expect_stamped(Scenario& s, uint8_t flags) {
+  const Seg segment = s.expect_later(flags);
+  EXPECT_TRUE(segment.options.has_timestamps) << to_string(segment);
+  return segment;
+}
+
+/// Timestamps.ResetCarriesOne has the resets.
+TEST(Timestamps, EverySegmentButResetsCarriesOne) {  // RFC 7323 3.2
+  Scenario s(Scenario::with_timestamps());
+  s.establish_passive(stamp(1, 0, Scenario::offered()));
+  s.write(900);
+  expect_stamped(s, kAck);  // the text, its tail probe, and its retransmission
+  EXPECT_EQ(expect_stamped(s, kAck).bytes, 900u);
+  const Seg third = expect_stamped(s, kAck);
+  EXPECT_EQ(third.bytes, 900u);
+  const uint32_t echo = third.options.ts_value;
+  s.send({.flags = kAck, .seq = 1, .ack = 901, .window = 0, .options = stamp(100, echo)});
+  s.write(900);
+  EXPECT_EQ(expect_stamped(s, kAck).bytes, 0u) << "a window probe";
+  s.send({.flags = kAck, .seq = 1, .ack = 901, .options = stamp(200, echo)});
+  EXPECT_EQ(expect_stamped(s, kAck).bytes, 900u);
+  s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1801, .bytes = 100, .options = stamp(300, echo)});
+  EXPECT_EQ(expect_stamped(s, kAck).ack, 101u);
+  s.send({.flags = kSyn, .seq = 101, .options = stamp(400, echo)});
+  EXPECT_EQ(expect_stamped(s, kAck).ack, 101u) << "a challenge ACK";
+  s.set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  s.set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  EXPECT_EQ(expect_stamped(s, kAck).seq, 1800u) << "a keep-alive probe";
+  s.send({.flags = kAck, .seq = 101, .ack = 1801, .options = stamp(500, echo)});
+  EXPECT_EQ(s.read(), 100);
+  s.close();
+  expect_stamped(s, kFin | kAck);
+  expect_stamped(s, kFin | kAck);  // again
 }
 
 TEST(Dsack, OnlyThePartThatCameTwiceIsReported) {  // RFC 2883 4.2

@@ -1,6 +1,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "tests/conformance/scenario.h"
 
 namespace lyre::conformance {
@@ -73,23 +76,65 @@ TEST(Window, ShrinkingPeerGetsNothingBeyondIt) {  // RFC 9293 3.8.6: be robust
   EXPECT_EQ(sent, 2000u);
 }
 
-TEST(Window, NeverTakenBack) {  // RFC 9293 3.8.6: SHOULD NOT shrink
+/// A connection whose window the stack scales by `scale`, before the peer has sent text. Returns
+/// the right edge that the SYN,ACK tells.
+uint32_t establish_scaled(Scenario& s, uint8_t scale) {
+  wire::TcpOptions offer = Scenario::offered();
+  if (scale > 0) offer.window_scale = 2;
+  s.listen();
+  s.send({.flags = kSyn, .options = offer});
+  const Seg answer = s.expect(kSyn | kAck);
+  EXPECT_EQ(answer.options.window_scale.value_or(0), scale);
+  s.send({.flags = kAck, .seq = 1, .ack = 1});
+  EXPECT_GE(s.accept(), 0);
+  return answer.ack + answer.window;
+}
+
+struct Reading {
+  uint8_t scale;
+  uint32_t buffer_bytes;
+  uint32_t segment_bytes;
+  uint32_t every_segments;  ///< the program reads after so many
+};
+
+void expect_window_is_kept(const Reading& reading) {
   StackOptions options = Scenario::plain();
-  options.connection.receive_buffer_bytes = 8000;
+  options.connection.window_scaling = reading.scale > 0;
+  options.connection.receive_buffer_bytes = reading.buffer_bytes;
+  options.connection.receive_buffer_start_bytes = std::min(reading.buffer_bytes, 64'000u);
   Scenario s(options);
-  s.establish_passive();
-  uint32_t edge = 0;
-  uint32_t accepted = 0;
-  for (uint32_t i = 0; i < 200; ++i) {
-    s.send({.flags = kAck | kPsh, .seq = 1 + i, .ack = 1, .bytes = 1});
+  uint32_t edge = establish_scaled(s, reading.scale);
+  uint32_t next = 1;
+  uint32_t told_count = 0;
+  for (uint32_t i = 1; i <= 200; ++i) {
+    s.send({.flags = kAck | kPsh, .seq = next, .ack = 1, .bytes = reading.segment_bytes});
+    next += reading.segment_bytes;
+    if (i % reading.every_segments == 0) s.read();
     for (const Seg& segment : s.all()) {
-      if (segment.ack < 2 + i) continue;  // this byte found no room: below
-      EXPECT_GE(segment.ack + segment.window, edge);
-      edge = segment.ack + segment.window;
-      accepted = i + 1;
+      if (segment.ack < next) continue;  // this text found no room: below
+      const uint32_t told = segment.ack + (uint32_t{segment.window} << reading.scale);
+      EXPECT_GE(told, edge) << i;
+      edge = told;
+      ++told_count;
     }
   }
-  EXPECT_GT(accepted, 10u);
+  EXPECT_GT(told_count, 10u);
+}
+
+TEST(Window, NeverTakenBack) {  // RFC 9293 3.8.6: SHOULD NOT shrink; RFC 7323 2.4
+  constexpr std::pair<uint8_t, uint32_t> kScaleAndBuffer[] = {
+      {0, 8'000}, {7, 4u << 20}, {14, 1u << 29}};
+  for (const auto& [scale, buffer_bytes] : kScaleAndBuffer) {
+    for (const uint32_t segment_bytes : {1u, 10u, 1001u}) {
+      SCOPED_TRACE(testing::Message() << "scale " << int{scale} << ", " << segment_bytes);
+      expect_window_is_kept({scale, buffer_bytes, segment_bytes, 5});
+    }
+  }
+}
+
+/// Nothing is read: small segments fill the buffer before the window is used up.
+TEST(Window, NeverTakenBackFromAFullBuffer) {  // RFC 9293 3.8.6: SHOULD NOT shrink
+  expect_window_is_kept({0, 8'000, 1, UINT32_MAX});
 }
 
 /// Small segments fill the buffer before the window is used up.

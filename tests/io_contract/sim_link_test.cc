@@ -239,6 +239,50 @@ TEST(SimLink, ACableThatIsOutLosesFrames) {
   EXPECT_EQ(pair.link.counters(0).lost, 1u);
 }
 
+/// A receiver that does not read. `sent` frames are offered to it.
+uint64_t sent_to_slow_receiver(Pair& pair, uint32_t sent) {
+  uint64_t taken = 0;
+  for (uint32_t i = 0; i < sent; ++i) {
+    taken += pair.send(contract::frame(i, 40)) ? 1 : 0;
+    pair.link.advance(pair.link.now() + nanos(1));
+  }
+  return taken;
+}
+
+TEST(SimLink, AFullRingLosesFramesAndDoesNotHoldTheSenderBack) {
+  Pair pair({.frames_max = 8, .rx_ring_frames = 3});
+  EXPECT_EQ(sent_to_slow_receiver(pair, 20), 20u);
+  EXPECT_EQ(pair.link.queue(1, 0).counters().rx_missed, 17u);
+  const auto frames = pair.receive();
+  ASSERT_EQ(frames.size(), 3u);
+  EXPECT_EQ(contract::id_of(frames.back()), contract::id_of(contract::frame(2, 40)));
+  EXPECT_EQ(sent_to_slow_receiver(pair, 2), 2u);
+  EXPECT_EQ(pair.receive().size(), 2u) << "what was read has made room";
+}
+
+TEST(SimLink, AnUnboundedRingLosesNothingAndHoldsTheSenderBack) {
+  Pair pair({.frames_max = 8});
+  EXPECT_EQ(sent_to_slow_receiver(pair, 20), 8u);
+  EXPECT_EQ(pair.receive().size(), 8u);
+  EXPECT_EQ(pair.link.queue(1, 0).counters().rx_missed, 0u);
+}
+
+TEST(SimLink, ACutLosesTheFramesOfOneDirection) {
+  Pair pair({});
+  pair.link.set_cut(1, true);
+  EXPECT_TRUE(pair.send(contract::frame(1, 40)));
+  pair.link.advance(nanos(1));
+  EXPECT_EQ(pair.receive().size(), 1u);
+  pair.link.set_cut(0, true);
+  EXPECT_TRUE(pair.link.queue(0, 0).is_link_up());
+  EXPECT_TRUE(pair.send(contract::frame(2, 40)));
+  pair.link.set_cut(0, false);
+  EXPECT_TRUE(pair.send(contract::frame(3, 40)));
+  pair.link.advance(nanos(2));
+  EXPECT_EQ(pair.receive().size(), 1u);
+  EXPECT_EQ(pair.link.counters(0).lost, 1u);
+}
+
 TEST(SimMemory, ComesBackToAnEarlierState) {
   const MemoryOptions options{.rx_slots = 16, .tx_packets = 4};
   Memory memory(options);

@@ -196,6 +196,7 @@ void SimHost::transmit(ConnId conn, Nanos now, SimLink& out) {
   for (uint32_t i = 0; i < kSegmentsAStepMax; ++i) {
     const auto segment = engine_->poll_transmit(conn, config_.tso_bytes, now);
     if (!segment) break;
+    check_window(conn, *segment);
     emit(conn, *segment, now, out);
   }
   engine_->check_invariants(conn);
@@ -204,6 +205,26 @@ void SimHost::transmit(ConnId conn, Nanos now, SimLink& out) {
   const bool reads_on = app.reason == tcp::EndReason::kClosed && app.plan.read_pause.value > 0 &&
                         app.read_bytes < engine_->info(conn).bytes_received;
   if (app.is_over && !reads_on) bury(conn);
+}
+
+/// RFC 9293 3.8.6, RFC 7323 2.4: the right edge of the window never moves left. A window of zero
+/// takes nothing back: it says that text in the window found no room (field_for_edge()), and the
+/// edge is told again later.
+void SimHost::check_window(ConnId conn, const SegmentOut& segment) {
+  App& app = apps_[app_of_.at(conn)];
+  const bool is_syn = segment.flags.has(wire::TcpFlags::kSyn);
+  if (is_syn) app.offered_scale = segment.options.window_scale.value_or(0);
+  const bool tells_window =
+      segment.flags.has(wire::TcpFlags::kAck) && !segment.flags.has(wire::TcpFlags::kRst);
+  if (!tells_window || segment.window == 0) return;
+  // RFC 7323 2.2: in a SYN the window is never scaled.
+  const bool is_scaled = !is_syn && engine_->info(conn).has_scaling;
+  const SeqNum edge =
+      segment.ack + (uint32_t{segment.window} << (is_scaled ? app.offered_scale : 0));
+  if (app.told_window_edge && edge.before(*app.told_window_edge)) {
+    fail("the window shrank by " + std::to_string(app.told_window_edge->since(edge)));
+  }
+  app.told_window_edge = edge;
 }
 
 /// Does what a NIC with segmentation offload does: splits one segment into several packets.

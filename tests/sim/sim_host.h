@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ struct App {
   uint64_t appended_bytes = 0;
   uint64_t acked_bytes = 0;
   uint64_t read_bytes = 0;
+  uint8_t offered_scale = 0;               ///< of our window, in our SYN
+  std::optional<SeqNum> told_window_edge;  ///< the right edge of our window, as the peer knows it
   bool is_established = false;
   bool has_peer_finished = false;
   bool has_ended = false;  ///< our side has ended as its plan says
@@ -97,6 +100,7 @@ class SimHost {
   void end(tcp::ConnId conn, App& app, Nanos now);
   void transmit(tcp::ConnId conn, Nanos now, SimLink& out);
   void emit(tcp::ConnId conn, const tcp::SegmentOut& segment, Nanos now, SimLink& out);
+  void check_window(tcp::ConnId conn, const tcp::SegmentOut& segment);
   void send_piece(const FourTuple& tuple, const tcp::SegmentOut& piece, std::vector<uint8_t> bytes,
                   Nanos now, SimLink& out);
   void bury(tcp::ConnId conn);

@@ -17,6 +17,7 @@ class HandoverBed {
  public:
   static constexpr uint32_t kSessions = 3;
   static constexpr uint32_t kBytes = 60'000;
+  static constexpr uint32_t kLastBytes = 1'000;  ///< of the first session, from registered memory
   static constexpr uint32_t kRegion = worker::kContextsMax + 1;
 
   HandoverBed()
@@ -34,7 +35,8 @@ class HandoverBed {
     for (const auto& [index, stream] : hosts_.app_a->streams()) {
       hosts_.app_a->send_pattern(stream.name, 5, kBytes, 4096);
     }
-    hosts_.client_a->send(hosts_.app_a->only().name, 0, 1000, kRegion);
+    for (uint32_t i = 0; i < kLastBytes; ++i) registered_[i] = pattern(5, kBytes + i);
+    hosts_.client_a->send(hosts_.app_a->only().name, 0, kLastBytes, kRegion);
     hosts_.run_for(millis(3));
   }
 

@@ -7,17 +7,20 @@
 
 namespace lyre::test {
 
+struct ManyWorkersOptions {
+  uint32_t rx_slots = 512;   ///< of each worker
+  uint32_t local_ports = 0;  ///< from which opens choose; 0: as many as there are by default
+  bool is_ipv6 = false;      ///< address() is one of IPv6
+};
+
 /// A host with several workers on one port of the simulated wire, whose hash is unknown to them;
-/// and a client and an application for each worker. `local_ports`: from which opens choose; 0: as
-/// many as there are by default.
+/// and a client and an application for each worker.
 class ManyWorkers {
  public:
-  ManyWorkers(io::sim::Link& link, int end, uint32_t count, uint32_t rx_slots = 512,
-              uint32_t local_ports = 0)
+  ManyWorkers(io::sim::Link& link, int end, uint32_t count, const ManyWorkersOptions& options = {})
       : link_(link),
         end_(end),
-        rx_slots_(rx_slots),
-        local_ports_(local_ports),
+        options_(options),
         rings(new worker::InterWorkerRings(count)),
         board(new link::NeighbourBoard(kBoardKey, count)) {
     for (uint32_t i = 0; i < count; ++i) add(i, count);
@@ -27,6 +30,7 @@ class ManyWorkers {
   bool hand_over(Nanos now) {
     std::vector<record::Writer> records(seats.size());
     for (size_t i = 0; i < seats.size(); ++i) seats[i]->worker->write_handover(records[i]);
+    const std::vector<IpAddress> verified = seats[0]->worker->verified_addresses(0);
     for (const auto& seat : seats) seat->worker.reset();
     link_.close_driver(end_);
     const auto count = static_cast<uint32_t>(seats.size());
@@ -42,7 +46,7 @@ class ManyWorkers {
     bool is_good = true;
     for (uint32_t i = 0; i < count; ++i) {
       Seat& seat = *seats[i];
-      seat.worker = make_worker(seat, i, count);
+      seat.worker = make_worker(seat, i, count, verified);
       std::vector<worker::Command> clients;
       seat.client->describe_memory(clients);
       seat.client->move_to(*seat.worker);
@@ -54,7 +58,11 @@ class ManyWorkers {
     return is_good;
   }
 
-  uint32_t address() const { return end_ == 0 ? 0x0a090001 : 0x0a090002; }
+  IpAddress address() const {
+    const auto last = static_cast<uint8_t>(1 + end_);
+    return options_.is_ipv6 ? IpAddress{{0xfd, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last}}
+                            : IpAddress::v4(0x0a090000u + last);
+  }
   size_t poll(Nanos now) {
     size_t work = 0;
     for (const auto& seat : seats) work += seat->worker->poll_once(now) + seat->app->step();
@@ -99,8 +107,7 @@ class ManyWorkers {
 
   io::sim::Link& link_;
   int end_;
-  uint32_t rx_slots_;
-  uint32_t local_ports_;
+  ManyWorkersOptions options_;
 
  public:
   std::unique_ptr<worker::InterWorkerRings> rings;
@@ -114,14 +121,20 @@ class ManyWorkers {
     return is_done;
   }
   std::unique_ptr<io::sim::Memory> make_memory() const {
-    return std::make_unique<io::sim::Memory>(io::sim::MemoryOptions{
-        .rx_slots = rx_slots_, .frame_bytes = link_.options().mtu_bytes + 64, .tx_packets = 256});
+    return std::make_unique<io::sim::Memory>(
+        io::sim::MemoryOptions{.rx_slots = options_.rx_slots,
+                               .frame_bytes = link_.options().mtu_bytes + 64,
+                               .tx_packets = 256});
   }
-  std::unique_ptr<worker::Worker> make_worker(Seat& seat, uint32_t index, uint32_t count) {
+  /// `verified`: addresses that its predecessor has used.
+  std::unique_ptr<worker::Worker> make_worker(Seat& seat, uint32_t index, uint32_t count,
+                                              const std::vector<IpAddress>& verified) {
     seat.stats.reset(new channel::WorkerStats());
     const worker::PortBinding port{
         .io = seat.queue,
-        .addresses = {InterfaceAddress::of(IpAddress::v4(address()), 24)},
+        .addresses = {options_.is_ipv6 ? InterfaceAddress{address(), 64}
+                                       : InterfaceAddress::of(address(), 24)},
+        .verified_addresses = verified,
         .mtu_bytes = link_.options().mtu_bytes};
     worker::WorkerConfig config;
     config.index = index;
@@ -129,12 +142,13 @@ class ManyWorkers {
     config.rings = count > 1 ? rings.get() : nullptr;
     config.neighbour_board = count > 1 ? board.get() : nullptr;
     config.engine = {.connections_max = 128, .sent_records_max = 4096, .received_runs_max = 4096};
-    if (local_ports_ > 0) {
+    if (options_.local_ports > 0) {
       config.ephemeral_port_last =
-          static_cast<uint16_t>(config.ephemeral_port_first + local_ports_ - 1);
+          static_cast<uint16_t>(config.ephemeral_port_first + options_.local_ports - 1);
     }
-    config.secret = {7, address()};
-    config.seed = address() + index;
+    const uint64_t seed = 0x0a090001u + static_cast<uint64_t>(end_);
+    config.secret = {7, seed};
+    config.seed = seed + index;
     return std::make_unique<worker::Worker>(config, *seat.memory, std::span(&port, 1),
                                             std::span<const worker::RouteBinding>{},
                                             worker::StatsBinding{seat.stats.get(), {}});
@@ -143,7 +157,7 @@ class ManyWorkers {
     auto seat = std::make_unique<Seat>();
     seat->memory = make_memory();
     seat->queue = &link_.add_queue(end_, *seat->memory);
-    seat->worker = make_worker(*seat, index, count);
+    seat->worker = make_worker(*seat, index, count, {});
     seat->client = std::make_unique<ChannelClient>(*seat->worker, 0);
     seat->app = std::make_unique<PatternApp>(*seat->client);
     seat->app->pool = seat->memory->rx_memory();

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "tests/support/channel_client.h"
@@ -15,6 +16,20 @@ namespace lyre::test {
 inline uint8_t pattern(uint64_t seed, uint64_t place) {
   return static_cast<uint8_t>((place * 0x9e3779b97f4a7c15u + seed) >> 29);
 }
+
+/// Received bytes that a client was lent and has not given back. Nobody may change them until then.
+struct LentBytes {
+  uint32_t slot = 0;
+  std::span<const uint8_t> bytes{};  ///< empty: not compared
+  uint64_t seed = 0;                 ///< of the stream that they belong to
+  uint64_t place = 0;                ///< of the first of them in it
+
+  bool is_equal() const {
+    bool all = true;
+    for (size_t i = 0; i < bytes.size(); ++i) all &= bytes[i] == pattern(seed, place + i);
+    return all;
+  }
+};
 
 /// An application on a channel client: sends and checks seeded streams on all its sessions.
 class PatternApp {
@@ -36,7 +51,8 @@ class PatternApp {
     bool is_window_closed = false;
   };
 
-  /// Reads all available data. `keeps_slots`: releases nothing.
+  /// Reads all available data. `keeps_slots`: releases nothing. What it releases, it compares
+  /// again.
   size_t step() {
     size_t count = 0;
     for (channel::Completion entry = client_.next(); entry.event != channel::Event::kNone;
@@ -44,7 +60,7 @@ class PatternApp {
       on_completion(entry);
       ++count;
     }
-    while (!keeps_slots && !owed_.empty() && client_.release(owed_.back())) owed_.pop_back();
+    while (!keeps_slots && !owed_.empty() && client_.release(owed_.back().lent.slot)) on_released();
     return count;
   }
   Stream* stream(uint32_t index) {
@@ -71,6 +87,10 @@ class PatternApp {
   std::vector<channel::Completion> others;  ///< events without a stream: failures, listening
 
  private:
+  struct Owed {
+    channel::SessionName session;  ///< that received it
+    LentBytes lent;
+  };
   void on_completion(const channel::Completion& entry) {
     if (entry.event == channel::Event::kConnecting) {
       connecting = entry.session;
@@ -106,19 +126,30 @@ class PatternApp {
   void on_data(Stream& stream, const channel::Completion& entry) {
     for (uint32_t i = 0; i < entry.count && i < channel::kLentSlicesMax; ++i) {
       const channel::LentSlice& slice = entry.body.data[i];
-      owed_.push_back(slice.slot);
+      owed_.push_back({stream.name, {.slot = slice.slot}});
       if (!checks_bytes) continue;  // this client may have no pool
+      LentBytes& lent = owed_.back().lent;
       const uint8_t* bytes = entry.pool == channel::kPoolContext ? client_.memory() + slice.offset
                                                                  : pool.data() + slice.offset;
-      for (uint32_t b = 0; b < slice.bytes; ++b) {
-        stream.is_equal &= bytes[b] == pattern(stream.seed, stream.received++);
-      }
+      lent.bytes = {bytes, slice.bytes};
+      lent.seed = stream.seed;
+      lent.place = stream.received;
+      stream.is_equal &= lent.is_equal();
+      stream.received += slice.bytes;
     }
+  }
+  /// The last slot was released. The worker has not seen that yet.
+  void on_released() {
+    const Owed& owed = owed_.back();
+    Stream* read = stream(owed.session.index);
+    const bool is_known = read != nullptr && read->name.generation == owed.session.generation;
+    if (is_known) read->is_equal &= owed.lent.is_equal();
+    owed_.pop_back();
   }
 
   ChannelClient& client_;
   std::map<uint32_t, Stream> streams_;
-  std::vector<uint32_t> owed_;
+  std::vector<Owed> owed_;
 };
 
 /// Two hosts on one simulated wire, with a client and an application each, and virtual time.

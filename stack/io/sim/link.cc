@@ -86,7 +86,7 @@ bool Link::can_send(Port& port) {
     port.frames_left = kNone;
     port.device = Device::kAway;
   }
-  return port.device == Device::kPresent && is_up_;
+  return port.device == Device::kPresent && is_up_ && !port.is_cut;
 }
 
 /// Queues a filled frame for arrival, or counts it as lost.

@@ -47,6 +47,9 @@ struct LinkOptions {
   Nanos delay = nanos(0);
   uint64_t rate_bytes_per_s = 0;  ///< 0: unlimited
   uint32_t frames_max = 4096;     ///< in flight or unread in one direction; then tx is short
+  /// Unread frames of a queue. Those that find the ring full are lost, and counted as missed. 0: no
+  /// limit, so that a receiver which does not read holds its sender back (frames_max).
+  uint32_t rx_ring_frames = 0;
   Faults faults;
   Checksums checksums = Checksums::kSoftware;
   uint32_t tso_bytes_max = 0;  ///< as the capability of a NIC with TSO
@@ -104,6 +107,9 @@ class Link {
   /// While the link is down, frames are accepted and lost.
   void set_up(bool is_up) { is_up_ = is_up; }
   bool is_up() const { return is_up_; }
+  /// Frames that `end` sends from now on are lost, and neither port notices: as with one broken
+  /// fibre of a pair, behind a switch.
+  void set_cut(int end, bool is_cut) { ports_[end].is_cut = is_cut; }
   /// Changes the path of frames that `end` sends from now on.
   void set_path(int end, const PathOptions& path) { ports_[end].path.set_options(path); }
   const PathOptions& path(int end) const { return ports_[end].path.options(); }
@@ -134,6 +140,7 @@ class Link {
     std::vector<uint32_t> free;
     std::vector<uint32_t> under_way;  ///< a heap by due and order
     Device device = Device::kPresent;
+    bool is_cut = false;           ///< what this end sends is lost
     uint32_t frames_left = kNone;  ///< that the device sends until it is away; kNone: no end
   };
   uint32_t room_bytes() const {

@@ -208,12 +208,19 @@ void Queue::close() {
 /// REQUIRES: there is one.
 uint32_t Queue::take_arrived() {
   const uint32_t frame = head_;
+  --arrived_count_;
   head_ = link_.ports_[1 - end_].frames[frame].next;
   if (head_ == Link::kNone) tail_ = Link::kNone;
   return frame;
 }
 
 void Queue::append(uint32_t frame) {
+  const uint32_t ring_frames = link_.options().rx_ring_frames;
+  if (ring_frames > 0 && arrived_count_ == ring_frames) {
+    ++counters_.rx_missed;
+    return link_.give_back(1 - end_, frame);
+  }
+  ++arrived_count_;
   auto& frames = link_.ports_[1 - end_].frames;
   frames[frame].next = Link::kNone;
   if (tail_ == Link::kNone) {

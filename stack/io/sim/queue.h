@@ -26,7 +26,7 @@ class Queue final : public PacketIo {
   bool is_link_up() const override { return link_.is_up() && link_.has_device(end_); }
   int wait_fd() const override { return -1; }
 
-  /// A frame has arrived for this queue.
+  /// A frame has arrived for this queue. It is lost where the ring is full.
   void append(uint32_t frame);
   /// The driver frees what it held, and what it received is lost.
   void close();
@@ -60,6 +60,7 @@ class Queue final : public PacketIo {
   IoCounters counters_;
   uint32_t head_ = Link::kNone;  ///< arrived frames, as a list through the link's frames
   uint32_t tail_ = Link::kNone;
+  uint32_t arrived_count_ = 0;  ///< of them
   struct Held {
     uint32_t piece_count = 0;
     std::array<uint32_t, kTxPiecesMax> regions{};  ///< of the pieces

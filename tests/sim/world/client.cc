@@ -1,14 +1,23 @@
 #include "tests/sim/world/client.h"
 
 #include <algorithm>
-
-#include "tests/support/two_workers.h"
+#include <utility>
 
 namespace lyre::sim {
 namespace {
 
 constexpr uint64_t kCopyBytes = 1 << 16;
 constexpr uint32_t kSendsUnderWayMax = 64;
+/// For a port that is in TIME-WAIT.
+constexpr Nanos kDialAgainPause = seconds(5);
+
+/// The acceptor's view of a dialog's 4-tuple.
+bool is_from(const Dialog& dialog, uint16_t dialer_port, const channel::Completion& accepted) {
+  const auto& opened = accepted.body.opened;
+  const IpAddress dialer = address_of(dialog.dialer_host, dialog.is_ipv6);
+  return dialer_port == opened.remote_port &&
+         std::equal(dialer.bytes.begin(), dialer.bytes.end(), opened.remote_address);
+}
 
 }  // namespace
 
@@ -65,7 +74,7 @@ size_t Client::step(Nanos now, Rng& rng) {
   size_t work = 0;
   const uint64_t limit = 1 + rng.below(options_.step_events);
   while (work < limit) {
-    const channel::Completion entry = channel_.next();
+    const channel::Completion entry = next(now);
     if (entry.event == channel::Event::kNone) break;
     on_completion(entry, now);
     ++work;
@@ -73,6 +82,33 @@ size_t Client::step(Nanos now, Rng& rng) {
   work += dial(now);
   work += talk(now);
   return work + give_back(now);
+}
+
+/// The dialer's client may not have read yet which port its worker chose. What was accepted from
+/// there waits for that, with all that follows it.
+channel::Completion Client::next(Nanos now) {
+  if (held_.event == channel::Event::kNone) held_ = channel_.next();
+  if (is_too_early(held_, now)) return {};
+  return std::exchange(held_, {});
+}
+
+/// A dialog that may have been dialed here has no port yet.
+bool Client::is_too_early(const channel::Completion& entry, Nanos now) const {
+  if (entry.event != channel::Event::kAccepted || accepted_dialog(entry)) return false;
+  return std::any_of(dialogs_.begin(), dialogs_.end(), [&](const Dialog& d) {
+    const bool is_here = d.dialer_host != host_ && d.acceptor_client == index_;
+    const bool is_under_way = d.starts_at <= now && !d.ends[0].is_over;
+    return is_here && is_under_way && d.shares_ports && d.used_port == 0;
+  });
+}
+
+std::string Client::describe() const {
+  std::string text = std::to_string(active_.size()) + " open, " +
+                     std::to_string(dials_.size() - next_dial_) + " to dial, " +
+                     std::to_string(owed_.size()) + " slots owed, " +
+                     std::to_string(free_blocks_.size()) + " blocks free";
+  if (held_.event != channel::Event::kNone) text += ", an accept that nobody dialed waits";
+  return text;
 }
 
 Nanos Client::next_deadline(Nanos now) const {
@@ -90,6 +126,7 @@ Nanos Client::next_deadline(Nanos now) const {
 }
 
 void Client::detach() {
+  for (const Owed& owed : owed_) compare_again(owed);
   channel_.detach();
   for (const Seat& seat : active_) {
     EndState& end = dialogs_[seat.dialog].ends[seat.end];
@@ -125,21 +162,17 @@ void Client::sit(const channel::SessionName& name, uint32_t dialog, uint32_t end
 void Client::on_completion(const channel::Completion& entry, Nanos now) {
   switch (entry.event) {
     case channel::Event::kListening:
-    case channel::Event::kConnecting:
       return;
+    case channel::Event::kConnecting:
+      return on_connecting(entry, now);
     case channel::Event::kListenFailed:
       return fail("cannot listen");
     case channel::Event::kAccepted:
       return on_accepted(entry);
     case channel::Event::kConnected:
       return on_connected(entry);
-    case channel::Event::kConnectFailed: {
-      EndState& end = dialogs_[entry.body.opened.cookie].ends[0];
-      end.is_over = true;
-      end.status = entry.status;
-      --unanswered_;
-      return;
-    }
+    case channel::Event::kConnectFailed:
+      return on_connect_failed(entry, now);
     case channel::Event::kData:
       return on_data(entry, now);
     default:
@@ -159,19 +192,63 @@ void Client::on_completion(const channel::Completion& entry, Nanos now) {
   }
 }
 
+/// Of those that share the port the one that was dialed last: the 4-tuple was free then. Empty
+/// where that one was accepted before.
+std::optional<uint32_t> Client::accepted_dialog(const channel::Completion& entry) const {
+  std::optional<uint32_t> found;
+  for (uint32_t i = 0; i < dialogs_.size(); ++i) {
+    const Dialog& dialog = dialogs_[i];
+    const uint16_t port = dialog.shares_ports ? dialog.used_port : dialog.dialer_port;
+    const bool is_here = dialog.dialer_host != host_ && dialog.acceptor_client == index_;
+    const bool has_failed = dialog.ends[0].is_over && !dialog.ends[0].is_open;
+    if (!is_here || !is_from(dialog, port, entry)) continue;
+    if (dialog.shares_ports && has_failed) continue;
+    if (!found || dialogs_[*found].dialed_at < dialog.dialed_at) found = i;
+  }
+  if (found && dialogs_[*found].shares_ports && dialogs_[*found].ends[1].is_open) return {};
+  return found;
+}
+
 void Client::on_accepted(const channel::Completion& entry) {
-  const uint32_t dialog = uint32_t{entry.body.opened.remote_port} - kFirstDialPort;
-  if (dialog >= dialogs_.size()) return fail("accepted a connection that was not dialed");
-  sit(entry.session, dialog, 1);
+  const std::optional<uint32_t> dialog = accepted_dialog(entry);
+  if (!dialog) return fail("accepted a connection that was not dialed");
+  sit(entry.session, *dialog, 1);
+}
+
+void Client::on_connecting(const channel::Completion& entry, Nanos now) {
+  Dialog& dialog = dialogs_[entry.body.opened.cookie];
+  if (dialog.dialer_port != 0 && entry.body.opened.local_port != dialog.dialer_port) {
+    return fail("another port than was asked for");
+  }
+  dialog.used_port = entry.body.opened.local_port;
+  dialog.dialed_at = now;
 }
 
 void Client::on_connected(const channel::Completion& entry) {
   const uint64_t dialog = entry.body.opened.cookie;
-  if (dialog >= dialogs_.size() || entry.body.opened.local_port != dialogs_[dialog].dialer_port) {
+  if (dialog >= dialogs_.size() || entry.body.opened.local_port != dialogs_[dialog].used_port) {
     return fail("connected to what was not dialed");
   }
   --unanswered_;
   sit(entry.session, static_cast<uint32_t>(dialog), 0);
+}
+
+void Client::on_connect_failed(const channel::Completion& entry, Nanos now) {
+  const auto index = static_cast<uint32_t>(entry.body.opened.cookie);
+  Dialog& dialog = dialogs_[index];
+  --unanswered_;
+  const bool is_port_taken = entry.status == channel::EndStatus::kAddressInUse;
+  if (dialog.shares_ports && is_port_taken) return dial_again(index, now + kDialAgainPause);
+  dialog.ends[0].is_over = true;
+  dialog.ends[0].status = entry.status;
+}
+
+void Client::dial_again(uint32_t dialog, Nanos at) {
+  dialogs_[dialog].starts_at = at;
+  const auto first = dials_.begin() + static_cast<ptrdiff_t>(next_dial_);
+  const auto place =
+      std::find_if(first, dials_.end(), [&](uint32_t d) { return dialogs_[d].starts_at > at; });
+  dials_.insert(place, dialog);
 }
 
 void Client::on_data(const channel::Completion& entry, Nanos now) {
@@ -184,10 +261,10 @@ void Client::on_data(const channel::Completion& entry, Nanos now) {
     const channel::LentSlice& slice = entry.body.data[i];
     const uint8_t* bytes =
         (entry.pool == channel::kPoolContext ? channel_.memory() : pool_.data()) + slice.offset;
-    for (uint32_t b = 0; b < slice.bytes; ++b) {
-      end.is_equal &= bytes[b] == test::pattern(seed, end.received_bytes++);
-    }
-    owed_.push_back({now + options_.read_pause, slice.slot});
+    const test::LentBytes lent{slice.slot, {bytes, slice.bytes}, seed, end.received_bytes};
+    end.is_equal &= lent.is_equal();
+    end.received_bytes += slice.bytes;
+    owed_.push_back({now + options_.read_pause, seat->dialog, lent});
   }
   if (end.has_heard_finish) fail("data after the peer's end");
   if (end.received_bytes > dialog.plans[1 - seat->end].send_bytes)
@@ -294,11 +371,19 @@ bool Client::leave(Dialog& dialog, uint32_t which) {
 
 size_t Client::give_back(Nanos now) {
   size_t count = 0;
-  while (!owed_.empty() && owed_.front().at <= now && channel_.release(owed_.front().slot)) {
+  while (!owed_.empty() && owed_.front().at <= now && channel_.release(owed_.front().lent.slot)) {
+    compare_again(owed_.front());  // the worker has not taken the release yet
     owed_.pop_front();
     ++count;
   }
   return count;
+}
+
+/// Nobody may write to what was lent until it is given back.
+void Client::compare_again(const Owed& owed) {
+  if (!owed.lent.is_equal()) {
+    fail("lent bytes have changed in dialog " + std::to_string(owed.dialog));
+  }
 }
 
 void Client::fill(uint32_t block, uint64_t seed, uint32_t place, uint32_t bytes) {

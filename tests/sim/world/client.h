@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "stack/base/rng.h"
 #include "tests/sim/world/dialog.h"
 #include "tests/support/channel_client.h"
+#include "tests/support/two_workers.h"
 
 namespace lyre::sim {
 
@@ -34,6 +36,7 @@ class Client {
   /// The time of its next own action; kNever when it only waits for the worker.
   Nanos next_deadline(Nanos now) const;
   /// Asks the worker to detach it, even in the middle of a transfer. Do not call step() after it.
+  /// What it was lent must be as it was until now: see failure().
   void detach();
   /// The worker confirmed the registration: the region can be used for sends.
   void on_region_added();
@@ -42,11 +45,7 @@ class Client {
   void describe_memory(std::vector<worker::Command>& out) const { channel_.describe_memory(out); }
   /// The first violation that it saw; empty if there was none.
   const std::string& failure() const { return failure_; }
-  std::string describe() const {
-    return std::to_string(active_.size()) + " open, " + std::to_string(dials_.size() - next_dial_) +
-           " to dial, " + std::to_string(owed_.size()) + " slots owed, " +
-           std::to_string(free_blocks_.size()) + " blocks free";
-  }
+  std::string describe() const;
   bool is_idle() const {
     return active_.empty() && next_dial_ == dials_.size() && unanswered_ == 0 && owed_.empty();
   }
@@ -58,12 +57,19 @@ class Client {
     uint32_t end = 0;
   };
   struct Owed {
-    Nanos at;
-    uint32_t slot;
+    Nanos at;  ///< when it is given back
+    uint32_t dialog;
+    test::LentBytes lent;
   };
   void on_completion(const channel::Completion& entry, Nanos now);
+  channel::Completion next(Nanos now);
+  bool is_too_early(const channel::Completion& entry, Nanos now) const;
+  std::optional<uint32_t> accepted_dialog(const channel::Completion& entry) const;
   void on_accepted(const channel::Completion& entry);
+  void on_connecting(const channel::Completion& entry, Nanos now);
   void on_connected(const channel::Completion& entry);
+  void on_connect_failed(const channel::Completion& entry, Nanos now);
+  void dial_again(uint32_t dialog, Nanos at);
   void on_data(const channel::Completion& entry, Nanos now);
   void on_send_done(EndState& end, uint64_t descriptors);
   void on_end(const Seat& seat, channel::EndStatus status);
@@ -73,6 +79,7 @@ class Client {
   size_t send_some(Dialog& dialog, uint32_t end, Nanos now);
   bool leave(Dialog& dialog, uint32_t end);
   size_t give_back(Nanos now);
+  void compare_again(const Owed& owed);
   void fill(uint32_t block, uint64_t seed, uint32_t place, uint32_t bytes);
   bool is_in_arena(uint32_t block) const { return block < options_.arena_blocks; }
   uint8_t* memory_of(uint32_t block);
@@ -92,6 +99,7 @@ class Client {
   std::vector<uint32_t> dials_;  ///< its own dialogs, the earliest first
   size_t next_dial_ = 0;
   uint32_t unanswered_ = 0;   ///< opened, and neither connected nor failed yet
+  channel::Completion held_;  ///< accepted from a port that its dialer has not been told of yet
   std::vector<Seat> seats_;   ///< by session index
   std::vector<Seat> active_;  ///< ends that are open
   std::vector<uint32_t> free_blocks_;

@@ -50,14 +50,24 @@ struct Dialog {
   uint32_t dialer_host = 0;
   uint32_t dialer_client = 0;
   uint32_t acceptor_client = 0;
-  uint16_t dialer_port = 0;
+  uint32_t number = 0;       ///< no other of the world has it
+  uint16_t dialer_port = 0;  ///< that it asks for; 0: the worker chooses
+  /// Others of the world have the same port, one after the other. One that finds no port free dials
+  /// again.
+  bool shares_ports = false;
+  uint16_t used_port = 0;  ///< of the dialer, as the worker said when it opened
+  Nanos dialed_at{0};      ///< when it said so
   bool is_ipv6 = false;
   Nanos starts_at{0};
   bool is_clean = true;  ///< every byte must arrive and both ends must finish in order
   std::array<EndPlan, 2> plans;
   std::array<EndState, 2> ends;
 
-  uint64_t stream_seed(uint32_t sender_end) const { return uint64_t{dialer_port} * 2 + sender_end; }
+  /// Of the stream that this end sends. Each differs from all others, whatever port it has, so that
+  /// bytes of an earlier connection of the same 4-tuple are noticed.
+  uint64_t stream_seed(uint32_t sender_end) const {
+    return (uint64_t{number} * 2 + sender_end + 1) * 0xd1342543de82ef95u;
+  }
 };
 
 using Dialogs = std::vector<Dialog>;

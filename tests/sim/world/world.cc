@@ -1,12 +1,15 @@
 #include "tests/sim/world/world.h"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 #include <utility>
 
 namespace lyre::sim {
 namespace {
 
 constexpr Nanos kAfterIdle = micros(1);
+constexpr uint64_t kHashFactor = 0x100000001b3u;
 
 std::string describe(const Dialog& dialog, uint32_t index) {
   std::string text = "dialog " + std::to_string(index) + " of port " +
@@ -23,6 +26,18 @@ std::string describe(const Dialog& dialog, uint32_t index) {
             std::to_string(static_cast<int>(end.status));
   }
   return text;
+}
+
+/// Dialogs that have the 4-tuple of another one that was opened.
+uint64_t count_reused(const Dialogs& dialogs) {
+  std::set<std::tuple<uint32_t, uint32_t, bool, uint16_t>> tuples;
+  uint64_t opened = 0;
+  for (const Dialog& dialog : dialogs) {
+    if (!dialog.ends[0].is_open) continue;
+    ++opened;
+    tuples.insert({dialog.dialer_host, dialog.acceptor_client, dialog.is_ipv6, dialog.used_port});
+  }
+  return opened - tuples.size();
 }
 
 bool is_complete(const Dialog& dialog) {
@@ -54,7 +69,27 @@ WorldOutcome World::run() {
   WorldOutcome out;
   out.failure = failure();
   if (out.failure.empty()) out.failure = judge();
+  count(out);
+  return out;
+}
+
+HostCounts World::counts() const {
+  HostCounts all;
+  for (const auto& host : hosts_) {
+    const HostCounts of_host = host->counts();
+    all.timeouts += of_host.timeouts;
+    all.probes_in += of_host.probes_in;
+    all.retransmitted_bytes += of_host.retransmitted_bytes;
+    all.frames_missed += of_host.frames_missed;
+    all.standstills += of_host.standstills;
+  }
+  return all;
+}
+
+void World::count(WorldOutcome& out) const {
   out.turns = turns_;
+  out.counts = counts();
+  out.reused_tuples = count_reused(plan_.dialogs);
   out.upgrades = upgrades_;
   out.span = now_ - seconds(1);
   out.trace_hash = hosts_[0]->port().trace_hash() * 31 + hosts_[1]->port().trace_hash();
@@ -65,14 +100,30 @@ WorldOutcome World::run() {
   }
   for (const Dialog& dialog : plan_.dialogs) {
     out.connections += dialog.ends[0].is_open ? 1 : 0;
-    for (const EndState& end : dialog.ends) {
-      out.bytes += end.received_bytes;
-      if (!dialog.is_clean) continue;
-      out.stream_hash = out.stream_hash * 0x100000001b3u +
-                        (uint64_t{end.received_bytes} << 8 | static_cast<uint8_t>(end.status));
-    }
+    for (const EndState& end : dialog.ends) out.bytes += end.received_bytes;
+    out.dialog_hashes.push_back(hash_of(dialog));
+    out.stream_hash = out.stream_hash * kHashFactor + out.dialog_hashes.back().value_or(0);
   }
-  return out;
+}
+
+/// It may have failed to open. The acceptor may also abort during the handshake: its reset then
+/// ends the connection.
+bool World::is_excused(const Dialog& dialog) const {
+  const channel::EndStatus status = dialog.ends[0].status;
+  const bool was_unreachable =
+      (!dialog.ends[0].is_open && status == channel::EndStatus::kUnreachable) ||
+      (!dialog.ends[1].is_open && status == channel::EndStatus::kReset);
+  return plan_.may_be_unreachable && was_unreachable;
+}
+
+std::optional<uint64_t> World::hash_of(const Dialog& dialog) const {
+  if (!dialog.is_clean || is_excused(dialog)) return {};
+  uint64_t hash = 0;
+  for (const EndState& end : dialog.ends) {
+    hash =
+        hash * kHashFactor + (uint64_t{end.received_bytes} << 8 | static_cast<uint8_t>(end.status));
+  }
+  return hash;
 }
 
 void World::replace_engines() {
@@ -123,7 +174,7 @@ void World::jump() {
   Nanos next = earlier(link_.next_deadline(), next_event());
   for (auto& host : hosts_) next = earlier(next, host->next_deadline(now_));
   bool has_work = false;
-  for (auto& host : hosts_) has_work |= host->has_waiting_work();
+  for (auto& host : hosts_) has_work |= host->has_waiting_work(now_);
   if (next == kNever && !has_work) {
     is_stuck_ = !is_finishing_ && is_talking();  // no event is left that could end the dialogs
     now_ += kAfterIdle;
@@ -136,7 +187,8 @@ void World::jump() {
 bool World::is_talking() {
   if (next_event_ < plan_.events.size()) return true;
   for (const auto& host : hosts_) {
-    if (!host->is_idle() || host->worker().connection_count() > 0) return true;
+    if (host->stands_still(now_) || !host->is_idle() || host->worker().connection_count() > 0)
+      return true;
   }
   return link_.next_deadline() != kNever;
 }
@@ -159,6 +211,15 @@ std::string World::failure() const {
   return {};
 }
 
+std::string World::judge_timers() const {
+  const HostCounts all = counts();
+  const bool is_calm = all.timeouts == 0 && all.probes_in == 0 && all.retransmitted_bytes == 0;
+  if (!plan_.needs_no_timers || is_calm) return {};
+  return "nothing was lost, and there were " + std::to_string(all.timeouts) + " timeouts, " +
+         std::to_string(all.probes_in) + " window probes and " +
+         std::to_string(all.retransmitted_bytes) + " retransmitted bytes";
+}
+
 std::string World::judge() const {
   if (is_stuck_) {
     std::string text = "stuck at " + std::to_string(now_.value) + " ns: ";
@@ -175,13 +236,7 @@ std::string World::judge() const {
   }
   for (uint32_t i = 0; i < plan_.dialogs.size(); ++i) {
     const Dialog& dialog = plan_.dialogs[i];
-    // The acceptor may also abort during the handshake: its reset then ends the connection.
-    const channel::EndStatus status = dialog.ends[0].status;
-    const bool was_unreachable =
-        (!dialog.ends[0].is_open && status == channel::EndStatus::kUnreachable) ||
-        (!dialog.ends[1].is_open && status == channel::EndStatus::kReset);
-    const bool is_excused = plan_.may_be_unreachable && was_unreachable;
-    if (dialog.is_clean && !is_excused && !is_complete(dialog)) return describe(dialog, i);
+    if (dialog.is_clean && !is_excused(dialog) && !is_complete(dialog)) return describe(dialog, i);
     for (const EndState& end : dialog.ends) {
       if (end.is_open && !end.is_over) return describe(dialog, i);
     }
@@ -190,7 +245,7 @@ std::string World::judge() const {
     const std::string left = hosts_[i]->leftovers();
     if (!left.empty()) return "host " + std::to_string(i) + " keeps: " + left;
   }
-  return {};
+  return judge_timers();
 }
 
 }  // namespace lyre::sim

@@ -3,6 +3,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,10 @@ struct WorldPlan {
   uint32_t upgrade_ppm = 0;          ///< a turn in which another worker goes on in place of one
   uint32_t checked_connections = 4;  ///< after each turn, on each host
   bool may_be_unreachable = false;   ///< a dialog may fail to open because ARP got no answer
+  /// No frame is lost, sent twice, overtaken or refused by a buffer, no host stands still, and
+  /// clients release soon: then nothing may be sent again, by a timeout or a tail probe, and
+  /// nothing may need a window probe. Each would hide a defect.
+  bool needs_no_timers = false;
   /// With small writes and without SACK and timestamps on a lossy wire, Karn's rule leaves a minute
   /// between retransmissions.
   Nanos time_max = seconds(24 * 3600);
@@ -52,10 +57,13 @@ struct WorldOutcome {
   uint64_t frames_lost = 0;
   uint64_t upgrades = 0;        ///< workers that another one took the place of
   uint64_t frames_too_big = 0;  ///< for a path whose MTU had shrunk
+  HostCounts counts;            ///< of both hosts
+  uint64_t reused_tuples = 0;   ///< dialogs with the 4-tuple of one that was opened before
   Nanos span;                   ///< virtual time
-  /// Received bytes and end status of each clean dialog and end. It excludes timing, which
-  /// determines how far an aborted dialog got.
-  uint64_t stream_hash = 0;
+  /// Received bytes and end status of both ends, by dialog. It excludes timing, which determines
+  /// how far an aborted dialog got, and which one is not opened: their hash is empty.
+  std::vector<std::optional<uint64_t>> dialog_hashes;
+  uint64_t stream_hash = 0;  ///< of dialog_hashes
 };
 
 /// Runs a plan. Thread: one.
@@ -69,6 +77,9 @@ class World {
   WorldHost& host(uint32_t index) { return *hosts_[index]; }
   /// The client disappears as if it had crashed; a new one replaces it.
   void crash(uint32_t host, uint32_t client) { hosts_[host]->crash(client); }
+  void stand_still(uint32_t host, Nanos span, bool is_asleep) {
+    hosts_[host]->stand_still(now_, now_ + span, is_asleep);
+  }
   void replace_engines();
 
  private:
@@ -78,7 +89,12 @@ class World {
   void jump();
   bool is_talking();
   void finish();
+  void count(WorldOutcome& out) const;
+  HostCounts counts() const;
+  bool is_excused(const Dialog& dialog) const;
+  std::optional<uint64_t> hash_of(const Dialog& dialog) const;
   std::string judge() const;
+  std::string judge_timers() const;
   std::string failure() const;
   Nanos next_event() const;
 

@@ -39,8 +39,11 @@ void add_fault(WorldPlan& plan, int end, uint32_t frames, Nanos at, Nanos notice
 
 void add_faults(WorldPlan& plan, Rng& rng, uint32_t away_us_max) {
   // TIME-WAIT must outlast the outages: a FIN that arrives after it would be answered with a reset.
-  for (WorldHostOptions& host : plan.hosts) host.connection.time_wait_ms = 200'000;
+  for (WorldHostOptions& host : plan.hosts) {
+    host.connection.time_wait_ms = std::max(host.connection.time_wait_ms, 200'000u);
+  }
   plan.may_be_unreachable = true;
+  plan.needs_no_timers = false;
   Nanos at = kFirstFault;
   for (uint32_t i = between(rng, 1, 4); i > 0; --i) {
     at += micros(between(rng, 1, 300'000));

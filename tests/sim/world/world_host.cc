@@ -1,5 +1,9 @@
 #include "tests/sim/world/world_host.h"
 
+#include <optional>
+#include <utility>
+
+#include "stack/base/drop_reasons.h"
 #include "stack/wire/ipv6.h"
 
 namespace lyre::sim {
@@ -62,6 +66,11 @@ std::unique_ptr<worker::Worker> WorldHost::make_worker(const std::vector<IpAddre
                    .received_runs_max = options_.records_max};
   config.connection = options_.connection;
   config.listeners_max = 16;
+  if (options_.ephemeral_ports > 0) {
+    config.ephemeral_port_first = kFirstDialPort;
+    config.ephemeral_port_last =
+        static_cast<uint16_t>(kFirstDialPort + options_.ephemeral_ports - 1);
+  }
   config.merge_received = options_.merge_received;
   config.secret = {seed_, ~seed_};
   config.seed = seed_;
@@ -81,6 +90,7 @@ bool WorldHost::try_upgrade(Nanos now) {
   io::sim::Memory* const memories[] = {memories_.back().get()};
   link_.bring_back(end_, memories);
   port_.move_to(*memories_.back());
+  past_ = counts();
   stats_ = std::make_unique<channel::WorkerStats>();
   worker_ = make_worker(verified);
   std::vector<worker::Command> clients;
@@ -96,14 +106,38 @@ bool WorldHost::try_upgrade(Nanos now) {
   return true;
 }
 
+void WorldHost::stand_still(Nanos now, Nanos until, bool is_asleep) {
+  if (!is_asleep && !stands_still(now)) {
+    turned_at_ = now;  // a thread that polls has a turn all the time
+    standstills_.on_sleep(Nanos{0});
+  }
+  still_until_ = later(still_until_, until);
+}
+
+/// As WorkerThreads::Thread::note_standstill() of the daemon.
+void WorldHost::note_standstill(Nanos passed) {
+  const std::optional<Standstills::Told> told = standstills_.on_turn(passed);
+  if (!told) return;
+  worker_->on_standstill(told->all, told->pause);
+  ++past_.standstills;
+}
+
+size_t WorldHost::poll_worker(Nanos now) {
+  note_standstill(now - std::exchange(turned_at_, now));
+  const size_t work = worker_->poll_once(now);
+  if (work == 0) standstills_.on_sleep(later(worker_->next_deadline() - now, Nanos{0}));
+  return work;
+}
+
 size_t WorldHost::turn(Nanos now, Rng& rng, uint32_t lag_ppm) {
+  if (stands_still(now)) return 0;
   port_.set_now(now);
   size_t work = 0;
   if (rng.chance_ppm(kRepeatedAckPpm)) worker_->repeat_an_ack();
   if (rng.chance_ppm(lag_ppm)) {
     ++work;  // the host was busy otherwise
   } else {
-    work += worker_->poll_once(now);
+    work += poll_worker(now);
   }
   take_replies();
   for (Seat& seat : seats_) {
@@ -119,6 +153,7 @@ size_t WorldHost::turn(Nanos now, Rng& rng, uint32_t lag_ppm) {
 }
 
 Nanos WorldHost::next_deadline(Nanos now) const {
+  if (stands_still(now)) return still_until_;
   Nanos first = worker_->next_deadline();
   for (const Seat& seat : seats_) {
     if (seat.client && !seat.is_leaving) first = earlier(first, seat.client->next_deadline(now));
@@ -129,14 +164,20 @@ Nanos WorldHost::next_deadline(Nanos now) const {
 void WorldHost::crash(uint32_t client) {
   Seat& seat = seats_[client];
   if (!seat.client || seat.is_leaving) return;
+  leave(seat);
+  seat.comes_back = true;
+}
+
+void WorldHost::leave(Seat& seat) {
   seat.client->detach();
-  seat.is_leaving = seat.comes_back = true;
+  seat.is_leaving = true;
+  if (failure_.empty()) failure_ = seat.client->failure();
 }
 
 void WorldHost::detach_all() {
   for (Seat& seat : seats_) {
     seat.comes_back = false;
-    if (seat.client && !seat.is_leaving) seat.client->detach();
+    if (seat.client && !seat.is_leaving) leave(seat);
     seat.is_leaving = true;
   }
 }
@@ -176,6 +217,15 @@ void WorldHost::on_detached(uint32_t index) {
   seat.is_leaving = false;
   seat.client = std::make_unique<Client>(*worker_, static_cast<uint32_t>(end_), index, seat.options,
                                          memories_.back()->rx_memory(), dialogs_);
+}
+
+HostCounts WorldHost::counts() const {
+  HostCounts all = past_;
+  all.timeouts += stats_->tcp_timeouts.get();
+  all.probes_in += stats_->drops[static_cast<size_t>(Drop::kTcpOutOfWindow)].get();
+  all.retransmitted_bytes += stats_->tcp_payload_retransmitted.get();
+  all.frames_missed = port_.counters().rx_missed;
+  return all;
 }
 
 std::string WorldHost::describe() {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/workers/standstills.h"
 #include "stack/channel/stats.h"
 #include "stack/io/sim/link.h"
 #include "stack/io/sim/memory.h"
@@ -20,8 +21,20 @@ struct WorldHostOptions {
   uint32_t connections_max = 256;
   uint32_t records_max = 1024;  ///< each of sent records and of received runs
   bool merge_received = true;
+  uint32_t ephemeral_ports = 0;  ///< from kFirstDialPort on; 0: as a worker has them
   tcp::ConnectionConfig connection{};
   std::vector<ClientOptions> clients{ClientOptions{}};
+};
+
+/// What a host counted.
+struct HostCounts {
+  uint64_t timeouts = 0;  ///< of retransmission timers
+  /// Segments outside the window that arrived. Where nothing is lost or sent twice, and without
+  /// keep-alive, they are probes of a closed window, and FINs that were sent again.
+  uint64_t probes_in = 0;
+  uint64_t retransmitted_bytes = 0;  ///< tail probes are among them
+  uint64_t frames_missed = 0;        ///< for want of room in the receive ring, or of a slot
+  uint64_t standstills = 0;          ///< of which the worker was told
 };
 
 /// One host: the real worker on simulated packet memory, and its applications. Thread: one.
@@ -32,8 +45,14 @@ class WorldHost {
 
   /// Runs a random part of the host's work; `rng` draws the order and the gaps.
   size_t turn(Nanos now, Rng& rng, uint32_t lag_ppm);
+  /// The host stands still: neither the worker nor a client has a turn until then. `is_asleep`: it
+  /// began while the worker's thread slept, so the thread is late only from the end of that sleep.
+  void stand_still(Nanos now, Nanos until, bool is_asleep);
+  bool stands_still(Nanos now) const { return now < still_until_; }
   Nanos next_deadline(Nanos now) const;
-  bool has_waiting_work() { return worker_->has_waiting_work() || port_.has_messages(); }
+  bool has_waiting_work(Nanos now) {
+    return !stands_still(now) && (worker_->has_waiting_work() || port_.has_messages());
+  }
   void crash(uint32_t client);
   /// Another worker with packet memory of its own goes on in the place of this one, which is gone,
   /// from the records that this one wrote. False: a command is under way.
@@ -42,9 +61,11 @@ class WorldHost {
   void detach_all();
   bool is_detached() const;
   bool is_idle() const;
-  /// Empty when all resources are free. Destroys the worker: call nothing else afterwards.
+  /// Empty when all resources are free. Destroys the worker: call only counts() and port()
+  /// afterwards.
   std::string leftovers();
   const std::string& failure() const { return failure_; }
+  HostCounts counts() const;
   /// A text that says what the host is waiting for.
   std::string describe();
 
@@ -60,7 +81,10 @@ class WorldHost {
   };
   std::unique_ptr<io::sim::Memory> make_memory() const;
   std::unique_ptr<worker::Worker> make_worker(const std::vector<IpAddress>& verified);
+  size_t poll_worker(Nanos now);
+  void note_standstill(Nanos passed);
   void take_replies();
+  void leave(Seat& seat);
   void on_detached(uint32_t index);
 
   io::sim::Link& link_;
@@ -74,6 +98,10 @@ class WorldHost {
   std::unique_ptr<channel::WorkerStats> stats_;
   std::unique_ptr<worker::Worker> worker_;
   std::vector<Seat> seats_;
+  Nanos turned_at_ = kNever;  ///< the worker's last turn; kNever: none yet
+  Standstills standstills_;
+  Nanos still_until_{0};
+  HostCounts past_;  ///< of the workers before, and of the host
   std::string failure_;
 };
 

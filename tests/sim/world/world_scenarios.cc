@@ -104,6 +104,7 @@ void add_dialogs(WorldPlan& plan, Rng& rng, const DialogOptions& options) {
     dialog.dialer_client = static_cast<uint32_t>(rng.below(dialer.clients.size()));
     dialog.acceptor_client = static_cast<uint32_t>(rng.below(acceptor.clients.size()));
     dialog.is_ipv6 = plan.link.mtu_bytes >= wire::kIpv6MtuBytesMin && chance(rng, 50);
+    dialog.number = static_cast<uint32_t>(plan.dialogs.size());
     dialog.dialer_port = static_cast<uint16_t>(kFirstDialPort + plan.dialogs.size());
     dialog.starts_at =
         kBegin + nanos(static_cast<int64_t>(rng.below(static_cast<uint64_t>(options.span.value))));
@@ -175,16 +176,115 @@ void add_narrow_times(WorldPlan& plan, Rng& rng, bool is_silent) {
   }
 }
 
-void add_partitions(WorldPlan& plan, Rng& rng) {
-  // TIME-WAIT must outlast the outages: a FIN that arrives after it would be answered with a reset.
-  for (WorldHostOptions& host : plan.hosts) host.connection.time_wait_ms = 200'000;
+/// TIME-WAIT must outlast the outages: a FIN that arrives after it would be answered with a reset.
+void expect_outages(WorldPlan& plan, uint32_t time_wait_ms) {
+  for (WorldHostOptions& host : plan.hosts) host.connection.time_wait_ms = time_wait_ms;
   plan.may_be_unreachable = true;
+}
+
+/// Both directions, which the ports notice, or one, which they do not.
+void add_outage(WorldPlan& plan, Rng& rng, Nanos at, Nanos until) {
+  if (chance(rng, 50)) {
+    plan.events.push_back({at, [](World& world) { world.link().set_up(false); }});
+    plan.events.push_back({until, [](World& world) { world.link().set_up(true); }});
+    return;
+  }
+  const auto end = static_cast<int>(rng.below(2));
+  plan.events.push_back({at, [end](World& world) { world.link().set_cut(end, true); }});
+  plan.events.push_back({until, [end](World& world) { world.link().set_cut(end, false); }});
+}
+
+void add_partitions(WorldPlan& plan, Rng& rng) {
+  expect_outages(plan, 200'000);
   Nanos at = kBegin;
   for (uint32_t i = draw(rng, 1, 3); i > 0; --i) {
     at += draw_micros(rng, 1, 400'000);
-    plan.events.push_back({at, [](World& world) { world.link().set_up(false); }});
-    at += draw_micros(rng, 1, 20'000'000);
-    plan.events.push_back({at, [](World& world) { world.link().set_up(true); }});
+    const Nanos until = at + draw_micros(rng, 1, 20'000'000);
+    add_outage(plan, rng, at, until);
+    at = until;
+  }
+}
+
+/// A host has no turn for a while: its machine, its process or its core was taken away.
+void add_standstill(WorldPlan& plan, Rng& rng, Nanos at, Nanos span) {
+  const auto host = static_cast<uint32_t>(rng.below(2));
+  const bool is_asleep = chance(rng, 50);
+  plan.events.push_back(
+      {at, [host, span, is_asleep](World& world) { world.stand_still(host, span, is_asleep); }});
+}
+
+/// 1 ms to 60 s; each doubling is as likely as the next.
+Nanos draw_standstill(Rng& rng) {
+  const uint32_t least_us = 1000u << rng.below(16);
+  return earlier(draw_micros(rng, least_us, 2 * least_us - 1), seconds(60));
+}
+
+void make_late_hosts(WorldPlan& plan, Rng& rng) {
+  expect_outages(plan, 600'000);  // four standstills, which follow each other, and a backoff
+  if (chance(rng, 50)) plan.link.rx_ring_frames = draw(rng, 8, 256);
+  add_dialogs(plan, rng, {.count = draw(rng, 5, 30), .bytes_max = 40'000, .span = millis(2000)});
+  Nanos at = kBegin;
+  for (uint32_t i = draw(rng, 1, 4); i > 0; --i) {
+    at += draw_micros(rng, 0, 2'000'000);
+    const Nanos span = draw_standstill(rng);
+    add_standstill(plan, rng, at, span);
+    at += span;  // two of one host at a time would be one
+  }
+}
+
+/// Receive rings overflow, because hosts are late for a moment. Nothing holds their senders back.
+void make_small_rings(WorldPlan& plan, Rng& rng) {
+  expect_outages(plan, 200'000);
+  plan.link.rx_ring_frames = draw(rng, 8, 64);
+  plan.link.frames_max = 2048;
+  add_dialogs(plan, rng, {.count = 16, .bytes_max = 60'000});
+  for (uint32_t i = draw(rng, 4, 12); i > 0; --i) {
+    const Nanos span = draw_micros(rng, 100, 20'000);
+    add_standstill(plan, rng, kBegin + draw_micros(rng, 0, 2'000'000), span);
+  }
+}
+
+/// What WorldPlan::needs_no_timers demands: a wire that only delays, pools that hold everything
+/// that is under way, addresses that are verified, and segments of about the size for which windows
+/// are computed (a buffer is charged by packet: many small ones fill it before the window is used
+/// up, and are refused). Applications release within a tenth of the shortest timeout. With SACK,
+/// ACKs are not delayed: a tail probe comes before the ACK of two segments of which one is small.
+void make_calm(WorldPlan& plan, Rng& rng) {
+  constexpr uint32_t kAmple = 4096;
+  constexpr Nanos kAddressesAreVerified = seconds(20);
+  plan.needs_no_timers = true;
+  plan.link.mtu_bytes = std::min(plan.link.mtu_bytes, 1500u);
+  plan.link.frames_max = kAmple;
+  for (WorldHostOptions& host : plan.hosts) {
+    host.rx_slots = host.tx_packets = host.records_max = kAmple;
+    host.connection.quick_ack = host.connection.sack;
+  }
+  add_dialogs(plan, rng, {.count = draw(rng, 4, 12), .bytes_max = 40'000});
+  for (Dialog& dialog : plan.dialogs) {
+    dialog.starts_at += kAddressesAreVerified;
+    for (EndPlan& end : dialog.plans) end.chunk_bytes = draw(rng, 4096, Client::kBlockBytes);
+  }
+}
+
+/// A few 4-tuples are used again and again, and frames arrive when the connections that sent them
+/// have ended. Timestamps are on: without them only the clock of the sequence numbers keeps
+/// connections of a 4-tuple apart, and one that sends faster than it runs is not protected (RFC
+/// 7323 5.8, RFC 1337).
+void make_reuse(WorldPlan& plan, Rng& rng) {
+  constexpr uint32_t kPorts = 3;
+  impair(plan, {.duplicate_ppm = draw(rng, 10'000, 100'000),
+                .reorder_ppm = draw(rng, 1'000, 20'000),
+                .reorder_delay = seconds(30)});  // half of the shortest TIME-WAIT
+  plan.link.frames_max = 2048;                   // a late frame keeps its place
+  for (WorldHostOptions& host : plan.hosts) {
+    host.ephemeral_ports = kPorts;
+    host.connection.timestamps = true;
+  }
+  add_dialogs(plan, rng, {.count = 40, .bytes_max = 10'000, .span = seconds(60)});
+  for (Dialog& dialog : plan.dialogs) {
+    dialog.shares_ports = true;
+    const auto port = static_cast<uint16_t>(kFirstDialPort + rng.below(kPorts));
+    dialog.dialer_port = chance(rng, 50) ? uint16_t{0} : port;
   }
 }
 
@@ -270,6 +370,18 @@ void make_storm(WorldPlan& plan, Rng& rng) {
   if (is_beyond_backlogs) watch_peers(plan);  // a device that fails loses resets
 }
 
+/// A third of the clients that are lent memory give it back late. It is drawn last, so everything
+/// else of a seed is what it would be without.
+void delay_releases(WorldPlan& plan, Rng& rng) {
+  for (WorldHostOptions& host : plan.hosts) {
+    for (ClientOptions& client : host.clients) {
+      const bool is_late = chance(rng, 33);
+      const Nanos pause = draw_micros(rng, 0, 20'000);
+      if (is_late && client.is_lent && client.read_pause.value == 0) client.read_pause = pause;
+    }
+  }
+}
+
 struct NamedWorld {
   const char* name;
   void (*make)(WorldPlan&, Rng&);
@@ -316,6 +428,10 @@ constexpr auto kWorlds = std::to_array<NamedWorld>({
        add_dialogs(plan, rng, {.count = 20, .bytes_max = 20'000});
        add_partitions(plan, rng);
      }},
+    {"hosts_late", make_late_hosts},
+    {"hosts_rings", make_small_rings},
+    {"hosts_calm", make_calm},
+    {"hosts_reuse", make_reuse},
     {"hosts_crash",
      [](WorldPlan& plan, Rng& rng) {
        make_rough_weather(plan, rng);
@@ -371,6 +487,7 @@ std::optional<WorldPlan> make_world(const std::string& name, uint64_t seed) {
   Rng rng(seed * 7919 + 29);
   WorldPlan plan = draw_world(seed, rng);
   found->make(plan, rng);
+  delay_releases(plan, rng);
   return plan;
 }
 

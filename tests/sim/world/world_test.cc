@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <utility>
 
@@ -85,13 +86,22 @@ WorldOutcome run_without_merging(const std::string& name, uint64_t seed) {
   return World(std::move(plan)).run();
 }
 
+/// Of the dialogs that were opened in both runs.
+void expect_same_streams(const WorldOutcome& a, const WorldOutcome& b, const std::string& which) {
+  ASSERT_EQ(a.dialog_hashes.size(), b.dialog_hashes.size());
+  for (size_t i = 0; i < a.dialog_hashes.size(); ++i) {
+    if (!a.dialog_hashes[i] || !b.dialog_hashes[i]) continue;
+    EXPECT_EQ(*a.dialog_hashes[i], *b.dialog_hashes[i]) << which << " dialog " << i;
+  }
+}
+
 /// Merging may change when ACKs are sent, but not what an application receives.
 TEST_P(EveryWorld, HearsTheSameWhetherSegmentsAreMergedOrNot) {
   for (uint64_t seed = 1; seed <= std::min<uint64_t>(10, seed_count(GetParam())); ++seed) {
     const WorldOutcome alone = run_without_merging(GetParam(), seed);
     EXPECT_EQ(alone.failure, "") << "lyre-sim --no-merge --scenario " << GetParam() << " --seed "
                                  << seed;
-    EXPECT_EQ(run(GetParam(), seed).stream_hash, alone.stream_hash) << GetParam() << " " << seed;
+    expect_same_streams(run(GetParam(), seed), alone, GetParam() + " " + std::to_string(seed));
   }
 }
 
@@ -111,6 +121,84 @@ TEST(World, HarmsWhatItSaysItHarms) {
   for (const char* name : {"hosts_rough", "hosts_bursts", "hosts_bottleneck", "hosts_partition"}) {
     EXPECT_GT(sum(name, &WorldOutcome::frames_lost), 0u) << name;
   }
+}
+
+/// Of the first seeds of a scenario.
+HostCounts counts_of(const std::string& name, uint64_t seeds) {
+  HostCounts all;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    const HostCounts of_seed = run(name, seed).counts;
+    all.frames_missed += of_seed.frames_missed;
+    all.standstills += of_seed.standstills;
+  }
+  return all;
+}
+
+TEST(World, FullRingsMissFrames) { EXPECT_GT(counts_of("hosts_rings", 4).frames_missed, 0u); }
+
+TEST(World, WorkersOfLateHostsAreTold) { EXPECT_GT(counts_of("hosts_late", 20).standstills, 0u); }
+
+TEST(World, ConnectionsHaveThe4TuplesOfEarlierOnes) {
+  EXPECT_GT(run("hosts_reuse", 1).reused_tuples + run("hosts_reuse", 2).reused_tuples, 0u);
+}
+
+uint64_t standstills_told_of(std::initializer_list<Nanos> spans, bool is_asleep = false) {
+  WorldPlan plan = *make_world("hosts_calm", 1);
+  plan.needs_no_timers = false;
+  Nanos at = seconds(17);  // the addresses are verified, and no dialog has begun: the hosts sleep
+  for (const Nanos span : spans) {
+    plan.events.push_back(
+        {at, [span, is_asleep](World& world) { world.stand_still(0, span, is_asleep); }});
+    at += seconds(1);
+  }
+  return World(std::move(plan)).run().counts.standstills;
+}
+
+TEST(World, TellsWorkersOfStandstills) {
+  EXPECT_EQ(standstills_told_of({millis(9), millis(9), millis(150)}), 0u);
+  EXPECT_EQ(standstills_told_of({millis(150), millis(60)}), 1u) << "slices add up";
+  EXPECT_EQ(standstills_told_of({millis(250), millis(300)}), 2u);
+  EXPECT_EQ(standstills_told_of({millis(250)}, true), 0u) << "within a sleep";
+}
+
+/// The invariant of hosts_calm, in worlds that break its condition.
+TEST(World, SaysSoWhenATimerRepairedSomething) {
+  std::string failures;
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    WorldPlan plan = *make_world("hosts_calm", seed);
+    plan.may_be_unreachable = true;
+    plan.paths[0].loss_ppm = 100'000;
+    failures += World(std::move(plan)).run().failure;
+  }
+  EXPECT_NE(failures.find("nothing was lost, and there were"), std::string::npos) << failures;
+}
+
+/// SACK and tail probes repair these losses before a timeout does.
+TEST(World, SaysSoWhenSomethingWasSentAgainWithoutATimeout) {
+  uint64_t repaired = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    WorldPlan plan = *make_world("hosts_calm", seed);
+    plan.may_be_unreachable = true;
+    plan.paths[0].loss_ppm = 5'000;
+    for (WorldHostOptions& host : plan.hosts) host.connection.sack = true;
+    const WorldOutcome outcome = World(std::move(plan)).run();
+    if (outcome.counts.timeouts > 0 || outcome.counts.probes_in > 0) continue;
+    if (outcome.counts.retransmitted_bytes == 0) continue;
+    ++repaired;
+    EXPECT_NE(outcome.failure.find(" retransmitted bytes"), std::string::npos) << outcome.failure;
+  }
+  EXPECT_GT(repaired, 0u);
+}
+
+TEST(World, DialogsThatWereNotOpenedHaveNoHash) {
+  WorldPlan plan = *make_world("hosts_short", 1);
+  plan.may_be_unreachable = true;
+  for (io::sim::PathOptions& path : plan.paths) path.loss_ppm = 1'000'000;
+  const WorldOutcome outcome = World(std::move(plan)).run();
+  EXPECT_EQ(outcome.failure, "");
+  const auto has_hash = [](const auto& hash) { return hash.has_value(); };
+  EXPECT_TRUE(std::ranges::none_of(outcome.dialog_hashes, has_hash));
+  EXPECT_TRUE(std::ranges::all_of(run("hosts_short", 1).dialog_hashes, has_hash));
 }
 
 TEST(World, MergesUnlessToldNotTo) {

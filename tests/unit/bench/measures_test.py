@@ -73,11 +73,12 @@ class MeasuresTest(unittest.TestCase):
                     beside=FakeHosts.running))
             return {"ping_pong": REPORT}
         bench = SimpleNamespace(programs=SimpleNamespace(lyre="lyre"), rounds=2, seconds=1,
-                                table=Table([]))
+                                program=lambda name: name, table=Table([]))
         with with_cores(count), mock.patch.object(measures, "TwoHosts", FakeHosts), \
                 mock.patch.object(measures, "kernel_wire",
                                   lambda *_: contextlib.nullcontext(FakeWire)), \
                 mock.patch.object(measures.Side, "run", run), \
+                mock.patch.object(measures, "line_ns_now", lambda _: 30), \
                 contextlib.redirect_stdout(io.StringIO()):
             group(bench)
         return bench.table.rows, runs

@@ -200,6 +200,11 @@ TEST(Handover, ASessionWithoutARowIsCountedByTheSuccessor) {
   successor.check_invariants(UINT32_MAX);
 }
 
+/// What the application was lent was right, and still was when it gave it back.
+void expect_equal(const PatternApp& app) {
+  for (const auto& [index, stream] : app.streams()) EXPECT_TRUE(stream.is_equal) << index;
+}
+
 TEST(Handover, LeavesTheWorkerAsItIs) {
   HandoverBed bed;
   const std::vector<uint8_t> first = bed.records_of(1);
@@ -208,8 +213,9 @@ TEST(Handover, LeavesTheWorkerAsItIs) {
   EXPECT_TRUE(bed.hosts().run_until([&] {
     uint64_t received = 0;
     for (const auto& [index, stream] : bed.hosts().app_b->streams()) received += stream.received;
-    return received == HandoverBed::kSessions * HandoverBed::kBytes + 1000;
+    return received == HandoverBed::kSessions * HandoverBed::kBytes + HandoverBed::kLastBytes;
   }));
+  expect_equal(*bed.hosts().app_b);
 }
 
 /// What a client was lent stays with it: its slots come back to the successor.
@@ -223,6 +229,7 @@ TEST(Handover, TakesBackWhatTheEarlierWorkerLent) {
     bed.hosts().app_b->step();
     bed.run(*successor, 1);
   }
+  expect_equal(*bed.hosts().app_b);
   worker::Reply reply;
   EXPECT_FALSE(successor->worker().outbox().try_take(reply)) << reply.reason;
 }

@@ -5,9 +5,15 @@
 #include <algorithm>
 #include <functional>
 
+#include "stack/base/checksum.h"
 #include "stack/link/arp.h"
 #include "stack/wire/arp.h"
+#include "stack/wire/bytes.h"
 #include "stack/wire/ethernet.h"
+#include "stack/wire/icmp.h"
+#include "stack/wire/icmpv6.h"
+#include "stack/wire/ipv4.h"
+#include "stack/wire/ipv6.h"
 
 // Several workers on one port: connections are spread by an unknown hash, are found when
 // that hash changes, and lose nothing.
@@ -24,7 +30,20 @@ struct Shape {
   uint32_t right;
   io::sim::Faults faults;
   bool has_super_packets = false;
+  bool is_ipv6 = false;
+
+  Shape over_ipv6() const {
+    Shape out = *this;
+    out.is_ipv6 = true;
+    return out;
+  }
 };
+
+/// Each of them over IPv4, and over IPv6.
+std::vector<Shape> over_both(std::vector<Shape> shapes) {
+  for (size_t i = 0, count = shapes.size(); i < count; ++i) shapes.push_back(shapes[i].over_ipv6());
+  return shapes;
+}
 
 io::sim::LinkOptions link_of(const Shape& shape) {
   io::sim::LinkOptions options{.delay = micros(20), .faults = shape.faults};
@@ -37,7 +56,8 @@ io::sim::LinkOptions link_of(const Shape& shape) {
 }
 
 void PrintTo(const Shape& shape, std::ostream* out) {
-  *out << shape.left << " and " << shape.right << (shape.has_super_packets ? ", uncut" : "");
+  *out << shape.left << " and " << shape.right << (shape.has_super_packets ? ", uncut" : "")
+       << (shape.is_ipv6 ? ", IPv6" : "");
 }
 
 class Workers : public testing::TestWithParam<Shape> {
@@ -45,8 +65,11 @@ class Workers : public testing::TestWithParam<Shape> {
   /// `ports_each`: local ports of each worker on the left; 0: as many as there are by default.
   explicit Workers(uint32_t ports_each = 0)
       : link(link_of(GetParam())),
-        a(link, 0, GetParam().left, 1024, ports_each * GetParam().left),
-        b(link, 1, GetParam().right, 1024) {}
+        a(link, 0, GetParam().left,
+          {.rx_slots = 1024,
+           .local_ports = ports_each * GetParam().left,
+           .is_ipv6 = GetParam().is_ipv6}),
+        b(link, 1, GetParam().right, {.rx_slots = 1024, .is_ipv6 = GetParam().is_ipv6}) {}
 
   bool run_until(const std::function<bool()>& is_done, Nanos limit = seconds(120)) {
     const Nanos end = now + limit;
@@ -63,16 +86,30 @@ class Workers : public testing::TestWithParam<Shape> {
     return is_done();
   }
   void listen() {
+    // An open before that waits with its SYN, and does not move to another worker afterwards.
+    if (GetParam().is_ipv6) {
+      ASSERT_TRUE(run_until([&] { return is_address_verified(); }));
+    }
     for (const auto& seat : b.seats) seat->client->listen(5000, 7);
     ASSERT_TRUE(run_until([&] {
       return std::all_of(b.seats.begin(), b.seats.end(),
                          [](const auto& seat) { return !seat->app->others.empty(); });
     }));
   }
+  /// At each worker.
+  bool is_address_verified() const {
+    for (const ManyWorkers* host : {&a, &b}) {
+      for (const auto& seat : host->seats) {
+        const std::vector<IpAddress> verified = seat->worker->verified_addresses(0);
+        if (std::ranges::find(verified, host->address()) == verified.end()) return false;
+      }
+    }
+    return true;
+  }
   void connect_all() {
     for (uint32_t i = 0; i < kSessions; ++i) {
       // A few at a time: the backlog of a listener is short.
-      a.seats[i % a.seats.size()]->client->connect({IpAddress::v4(b.address()), 5000}, 100 + i);
+      a.seats[i % a.seats.size()]->client->connect({b.address(), 5000}, 100 + i);
       if (i % 8 == 7) run_until([&] { return a.stream_count() == i + 1; }, seconds(10));
     }
     ASSERT_TRUE(
@@ -147,7 +184,7 @@ TEST_P(Workers, SendWhatWasQueuedBeforeTheHandshake) {
       seat->client->arena()[byte] = pattern(1, byte);
     }
     seat->app->connecting = {};
-    seat->client->connect({IpAddress::v4(b.address()), 5000}, 100 + i);
+    seat->client->connect({b.address(), 5000}, 100 + i);
     ASSERT_TRUE(run_until([&] { return seat->app->connecting.generation != 0; }));
     ASSERT_TRUE(seat->client->send(seat->app->connecting, 0, kEarlyBytes));
     ASSERT_TRUE(run_until([&] { return b.stream_count() == i + 1; }));
@@ -198,12 +235,12 @@ TEST_P(Workers, LoseNothingWhenOthersTakeTheirPlace) {
 
 // Another client's session would get the other one's packets, and lose its own with its end.
 TEST_P(Workers, ALocalPortThatASessionOfAnotherWorkerHasIsInUse) {
-  const Endpoint local{IpAddress::v4(a.address()), 7'000};
+  const Endpoint local{a.address(), 7'000};
   listen();
-  a.seats[0]->client->connect({IpAddress::v4(b.address()), 5000}, 100, local);
+  a.seats[0]->client->connect({b.address(), 5000}, 100, local);
   ASSERT_TRUE(run_until([&] { return a.stream_count() == 1 && b.stream_count() == 1; }));
   for (const auto& seat : a.seats) {
-    seat->client->connect({IpAddress::v4(b.address()), 5000}, 101, local);
+    seat->client->connect({b.address(), 5000}, 101, local);
   }
   const auto has_failed = [](const auto& seat) { return seat->app->others.size() == 1; };
   EXPECT_TRUE(run_until([&] { return std::all_of(a.seats.begin(), a.seats.end(), has_failed); },
@@ -229,7 +266,7 @@ class FewPorts : public Workers {
 // Most sessions move to another worker, where the one that opened them does not see their ports.
 TEST_P(FewPorts, AnOpenChoosesNoneThatAnotherWorkerHas) {
   listen();
-  const Endpoint remote{IpAddress::v4(b.address()), 5000};
+  const Endpoint remote{b.address(), 5000};
   const auto count = static_cast<uint32_t>(kSessionsEach * a.seats.size());
   for (uint32_t i = 0; i < count; ++i) {
     ASSERT_TRUE(a.seats[i % a.seats.size()]->client->connect(remote, 100 + i));
@@ -241,7 +278,126 @@ TEST_P(FewPorts, AnOpenChoosesNoneThatAnotherWorkerHas) {
   for (const auto& seat : a.seats) EXPECT_TRUE(seat->app->others.empty()) << "refused";
 }
 
-INSTANTIATE_TEST_SUITE_P(Counts, FewPorts, testing::Values(Shape{3, 3, {}}, Shape{4, 4, {}}));
+INSTANTIATE_TEST_SUITE_P(Counts, FewPorts, testing::ValuesIn(over_both({{3, 3, {}}, {4, 4, {}}})));
+
+/// A router that says of packets of the left host that they are too big.
+class RouterMessages : public Workers {
+ protected:
+  using Frame = std::vector<uint8_t>;
+
+  /// Runs the left host's workers, and takes what they send from the wire.
+  std::vector<Frame> steal(Nanos span) {
+    std::vector<Frame> frames;
+    for (const Nanos end = now + span; now < end; now += micros(20)) {
+      a.poll(now);
+      link.advance(now);
+      for (const auto& seat : b.seats) take_all(*seat, frames);
+    }
+    return frames;
+  }
+  static void take_all(ManyWorkers::Seat& seat, std::vector<Frame>& out) {
+    io::PacketBuf* packet = nullptr;
+    while (seat.queue->rx_burst(std::span(&packet, 1)) == 1) {
+      out.emplace_back(packet->data, packet->data + packet->length);
+      seat.memory->release({&packet, 1});
+    }
+  }
+  /// In answer to `frame`, to its sender. It comes from the right host's port.
+  void complain(const Frame& frame, uint32_t mtu_bytes) {
+    const Frame answer =
+        GetParam().is_ipv6 ? too_big6(frame, mtu_bytes) : too_big4(frame, mtu_bytes);
+    ManyWorkers::Seat& seat = *b.seats[0];
+    io::PacketBuf* packet = nullptr;
+    ASSERT_EQ(seat.memory->alloc_tx(std::span(&packet, 1)), 1u);
+    ASSERT_LE(answer.size(), packet->tailroom);
+    std::copy(answer.begin(), answer.end(), packet->data);
+    packet->length = static_cast<uint32_t>(answer.size());
+    ASSERT_EQ(seat.queue->tx_burst(std::span(&packet, 1)), 1u);
+  }
+  /// The Ethernet and IP headers of an answer to `frame` with `body` in its packet.
+  Frame answer_to(const Frame& frame, uint8_t protocol, const Frame& body) const {
+    const size_t ip_bytes = GetParam().is_ipv6 ? wire::kIpv6HeaderBytes : wire::kIpv4HeaderBytesMin;
+    Frame out(wire::kEthernetHeaderBytes + ip_bytes);
+    std::copy_n(frame.begin() + 6, 6, out.begin());
+    std::copy_n(frame.begin(), 6, out.begin() + 6);
+    std::copy_n(frame.begin() + 12, 2, out.begin() + 12);
+    const std::span ip = std::span(out).subspan(wire::kEthernetHeaderBytes);
+    if (GetParam().is_ipv6) {
+      wire::write_ipv6({.source = b.address(),
+                        .destination = a.address(),
+                        .payload_bytes = static_cast<uint16_t>(body.size()),
+                        .next_header = protocol},
+                       ip.first<wire::kIpv6HeaderBytes>());
+    } else {
+      wire::write_ipv4({.source = b.address(),
+                        .destination = a.address(),
+                        .total_bytes = static_cast<uint16_t>(ip_bytes + body.size()),
+                        .protocol = protocol},
+                       wire::ChecksumField::kComputed, ip.first<wire::kIpv4HeaderBytesMin>());
+    }
+    out.insert(out.end(), body.begin(), body.end());
+    return out;
+  }
+  /// An ICMP message without its checksum, which quotes both headers of `frame`.
+  static Frame quoting(const Frame& frame, size_t ip_bytes) {
+    Frame body(wire::kIcmpHeaderBytes);
+    const auto quoted = frame.begin() + wire::kEthernetHeaderBytes;
+    body.insert(body.end(), quoted, quoted + static_cast<ptrdiff_t>(ip_bytes) + 20);
+    return body;
+  }
+  /// Destination unreachable: fragmentation needed.
+  Frame too_big4(const Frame& frame, uint32_t mtu_bytes) const {
+    Frame body = quoting(frame, wire::kIpv4HeaderBytesMin);
+    body[0] = wire::kIcmpUnreachable;
+    body[1] = wire::kUnreachableTooBig;
+    wire::write_be16(body.data() + 6, static_cast<uint16_t>(mtu_bytes));
+    ChecksumSum sum;
+    sum.add(body);
+    wire::write_raw16(body.data() + 2, sum.finish());
+    return answer_to(frame, wire::kIpProtocolIcmp, body);
+  }
+  /// Packet too big.
+  Frame too_big6(const Frame& frame, uint32_t mtu_bytes) const {
+    Frame body = quoting(frame, wire::kIpv6HeaderBytes);
+    body[0] = wire::kIcmpv6TooBig;
+    wire::write_be32(body.data() + 4, mtu_bytes);
+    wire::complete_icmpv6({b.address(), a.address()}, body);
+    return answer_to(frame, wire::kIpProtocolIcmpv6, body);
+  }
+  static size_t largest(const std::vector<Frame>& frames) {
+    size_t most = 0;
+    for (const Frame& frame : frames) most = std::max(most, frame.size());
+    return most;
+  }
+};
+
+// RFC 1191 4, RFC 4443 3.2 and RFC 8201 4. The message has no ports, so that it comes to the first
+// worker, whoever has the connection.
+TEST_P(RouterMessages, ReachTheWorkerThatHasTheConnection) {
+  constexpr uint32_t kPathMtuBytes = 1300;
+  listen();
+  connect_all();
+  run_until([] { return false; }, seconds(1));
+  ManyWorkers::Seat& owner = *a.seats.back();
+  ASSERT_GT(owner.app->stream_count(), 0u);
+  for (uint32_t i = 0; i < kBytes; ++i) owner.client->arena()[i] = pattern(1, i);
+  const PatternApp::Stream& stream = owner.app->streams().begin()->second;
+  ASSERT_TRUE(owner.client->send(stream.name, 0, kBytes));
+  const std::vector<Frame> sent = steal(millis(1));
+  ASSERT_EQ(largest(sent), link.options().mtu_bytes + wire::kEthernetHeaderBytes);
+  const auto full = std::ranges::find(sent, largest(sent), &Frame::size);
+  const uint64_t redirected = owner.stats->redirected_in.get();
+  complain(*full, kPathMtuBytes);
+  const std::vector<Frame> again = steal(millis(100));  // less than a retransmission timeout
+  ASSERT_FALSE(again.empty());
+  EXPECT_EQ(largest(again), kPathMtuBytes + wire::kEthernetHeaderBytes);
+  EXPECT_EQ(owner.stats->redirected_in.get() - redirected, 1u);
+  EXPECT_EQ(a.drops(Drop::kIcmpBadQuote), 0u);
+  EXPECT_TRUE(run_until([&] { return stream.sends_done == 1; }));
+  expect_equal();
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, RouterMessages, testing::ValuesIn(over_both({{3, 3, {}}})));
 
 TEST_P(Workers, NewConnectionsAfterAMoveAreNotMistakenForOldOnes) {
   listen();
@@ -250,7 +406,7 @@ TEST_P(Workers, NewConnectionsAfterAMoveAreNotMistakenForOldOnes) {
   run_until([] { return false; }, seconds(1));
   link.redistribute(1, 5);
   for (const auto& seat : a.seats) {
-    seat->client->connect({IpAddress::v4(b.address()), 5000}, 1'000);
+    seat->client->connect({b.address(), 5000}, 1'000);
   }
   const uint64_t before = b.sum(&Stats::accepts);
   EXPECT_TRUE(run_until([&] { return b.sum(&Stats::accepts) == before + a.seats.size(); }));
@@ -304,9 +460,12 @@ INSTANTIATE_TEST_SUITE_P(Counts, StartOfWorkers, testing::Values(1u, 4u, 8u));
 
 INSTANTIATE_TEST_SUITE_P(
     Counts, Workers,
-    testing::Values(Shape{3, 3, {}}, Shape{1, 4, {}}, Shape{4, 1, {}}, Shape{3, 3, {}, true},
-                    Shape{
-                        2, 3, {.loss_ppm = 5'000, .duplicate_ppm = 2'000, .reorder_ppm = 5'000}}));
+    testing::ValuesIn(
+        over_both({{3, 3, {}},
+                   {1, 4, {}},
+                   {4, 1, {}},
+                   {3, 3, {}, true},
+                   {2, 3, {.loss_ppm = 5'000, .duplicate_ppm = 2'000, .reorder_ppm = 5'000}}})));
 
 }  // namespace
 }  // namespace lyre::test
