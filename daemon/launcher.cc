@@ -56,7 +56,8 @@ Status Launcher::assemble(const Process& process) {
     fail_to_succeed(successor, taken.error());
   }
   parts_->threads().resume();
-  // First of all requests to it. Before commit() it is the other process's.
+  // Before any request of this process: those that the helper has begun are the other process's
+  // then, and nobody waits for them. Until commit() the helper is that process's.
   mappings_.replace_helper();
   successor.go_on(*parts_);
   keep_stats();

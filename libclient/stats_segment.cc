@@ -52,15 +52,13 @@ int map_stats_segment(const char* socket_path, Mapping& out) {
   if (!is_sealed(descriptor.get())) {
     return fail(LYRE_E_VERSION, "the daemon's stats segment is not a sealed memfd");
   }
-  Mapping segment;
-  if (const int code = map_segment(descriptor.get(), stats_bytes, segment); code != 0) return code;
-  if (const uint32_t version = version_of(segment); version != channel::kStatsVersion) {
+  if (const int code = map_segment(descriptor.get(), stats_bytes, out); code != 0) return code;
+  if (const uint32_t version = version_of(out); version != channel::kStatsVersion) {
     return fail(LYRE_E_VERSION,
                 "the daemon's stats segment has version %u, this program reads %u: use the `lyre` "
                 "that was installed with the daemon",
                 version, channel::kStatsVersion);
   }
-  out = std::move(segment);
   return 0;
 }
 
@@ -73,17 +71,15 @@ int map_last_stats_segment(const char* socket_path, Mapping& out) {
     const int code = errno == EACCES ? LYRE_E_PERMISSION : LYRE_E_DAEMON;
     return fail(code, "%s: %s (what the last daemon left)", path.c_str(), std::strerror(errno));
   }
-  Mapping segment;
   const auto last_bytes = static_cast<uint64_t>(found.st_size);
-  if (const int code = map_segment(file.get(), last_bytes, segment); code != 0) return code;
-  if (const uint32_t version = version_of(segment); version != channel::kStatsVersion) {
+  if (const int code = map_segment(file.get(), last_bytes, out); code != 0) return code;
+  if (const uint32_t version = version_of(out); version != channel::kStatsVersion) {
     // The package has replaced the `lyre` that could read it.
     return fail(LYRE_E_VERSION,
                 "%s: a daemon of another release left this (version %u, this program reads %u), so "
                 "it cannot be shown: see that daemon's log in the journal",
                 path.c_str(), version, channel::kStatsVersion);
   }
-  out = std::move(segment);
   return 0;
 }
 

@@ -8,7 +8,8 @@ namespace lyre::client {
 
 /// Maps the stats segment of the daemon behind `socket_path` read-only; NULL: as in
 /// lyre_context_open(). Needs no context. Thread: any.
-/// Fails: a LYRE_E code as lyre_context_open(), with lyre_last_error().
+/// Fails: a LYRE_E code as lyre_context_open(), with lyre_last_error(). LYRE_E_VERSION with `out`
+/// mapped: a segment of another release, of which only magic and version are known.
 int map_stats_segment(const char* socket_path, Mapping& out);
 
 /// Maps what the last daemon behind `socket_path` left when it ended.

@@ -260,7 +260,8 @@ inline constexpr size_t kExposedBytesMin = kZeroCopyBytesMin;
 /// Queue pairs of one comm.
 inline constexpr size_t kQueuePairsMax = 8;
 /// Another queue pair is offered after this long, then after twice that, up to the limit. One that
-/// lasted for kQueuePairProvenNs and the time of its device's tries begins anew.
+/// carried something and lasted for kQueuePairProvenNs, and the time of its device's tries, begins
+/// anew.
 inline constexpr int64_t kOfferNsMin = 100'000'000;
 /// An offer that is not answered is made again no earlier than this.
 inline constexpr int64_t kOfferAnswerNs = 1'000'000'000;

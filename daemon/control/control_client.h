@@ -52,7 +52,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
     return awaits_detach() && std::chrono::steady_clock::now() >= region_deadline_.expiry();
   }
 
-  /// Goes on with a client whose context was taken over. `connection`: its socket is this one's.
+  /// Goes on with a client whose context was taken over. `connection.socket` was given to the
+  /// constructor.
   void go_on(HandedConnection connection);
   /// Appends a kAttached and its descriptors. REQUIRES: it has a context.
   void write_handover(uint32_t socket, record::Writer& out, std::vector<int>& descriptors);

@@ -85,9 +85,10 @@ Status LeftMemory::take_over_one(std::span<const worker::DomainRules> domains, r
   LeftMemoryRecord record;
   const auto list = [&](record::FieldReader& fields) { list_left_memory(fields, record); };
   if (!in.take(record::Kind::kLeftMemory, kDaemonHandoverVersion, list)) return wrong;
-  const bool has_domain = record.domain == kNoDomain || record.domain < domains.size();
+  const bool is_domain_right = record.domain == kNoDomain || record.domain < domains.size();
   OwnedFd file = descriptors.take();
-  if (!has_domain || record.counted_bytes > record.bytes || !has_bytes(file.get(), record.bytes)) {
+  if (!is_domain_right || record.counted_bytes > record.bytes ||
+      !has_bytes(file.get(), record.bytes)) {
     return wrong;
   }
   // Without leases nothing would tell when it is free.

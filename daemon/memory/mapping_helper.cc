@@ -32,7 +32,8 @@ namespace {
 
 constexpr int kExitFailed = 1;
 /// How long the helper waits for what it has begun before it is replaced. A request's process that
-/// is not ended by then, because it closes what a client gave it, goes on under the new program.
+/// is not ended by then, because it closes what a client gave it, goes on under the new program:
+/// only the daemon before asked for it, and nobody waits for its answer.
 constexpr Nanos kReplacePatience = seconds(kMappingRequestSecondsMax + 2);
 
 Status send_reply(int socket, uint64_t id, const Error& said, std::span<const int> file) {

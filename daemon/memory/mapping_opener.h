@@ -69,8 +69,8 @@ class MappingOpener {
   /// Goes on with a helper that another process started. Nothing is received from it before `io`
   /// runs. REQUIRES: there is none. Fails: the system watches no more descriptors.
   Status use(MappingHelperProcess helper);
-  /// Has the helper execute the program that is installed now. What becomes of it is in the log
-  /// when `io` runs. Nothing that was sent to it is lost.
+  /// Has the helper execute the program at the path from which it was started. What becomes of it
+  /// is in the log when `io` runs. Nothing that was sent to it is lost.
   void replace_helper();
   /// Our end of the helper's socket; -1: there is no helper.
   int helper_socket() const { return helper_.socket(); }

@@ -21,7 +21,7 @@ inline constexpr uint64_t kMappingHelperId = 0;
 
 enum class MappingAction : uint32_t {
   kOpen = 1,     ///< MappingRequest, with one descriptor: the daemon's end of a client's connection
-  kReplace = 2,  ///< a header with kMappingHelperId: execute the program that is installed now
+  kReplace = 2,  ///< a header with kMappingHelperId: execute the program at the helper's path
 };
 
 struct MappingHeader {

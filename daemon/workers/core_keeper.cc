@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <cstring>
 #include <utility>
 
 #include "daemon/base/daemon_limits.h"
@@ -19,7 +20,7 @@ void CoreKeeper::look(Nanos now) {
 }
 
 /// A worker that leaves between is_away() and pin() is pinned to its core at once; its own return,
-/// some seconds later, changes nothing then.
+/// some seconds later, changes nothing then. One that a failed return left away does so again.
 void CoreKeeper::look_at(uint32_t worker) {
   const KeptCore& kept = cores_[worker];
   if (kept.is_away()) return;
@@ -27,17 +28,19 @@ void CoreKeeper::look_at(uint32_t worker) {
   if (allowed.empty()) return;
   const bool is_pinned = allowed.size() == 1 && allowed.front() == kept.core;
   if (is_pinned && told_[worker].empty()) return;
-  if (!is_pinned && kept.pin() != 0) return on_lost(worker, allowed);
+  const int error = is_pinned ? 0 : kept.pin();
+  if (error != 0) return on_lost(worker, allowed, error);
   on_own_core(worker);
 }
 
-void CoreKeeper::on_lost(uint32_t worker, const std::vector<uint32_t>& allowed) {
+void CoreKeeper::on_lost(uint32_t worker, const std::vector<uint32_t>& allowed, int error) {
   if (std::exchange(told_[worker], allowed) == allowed) return;
   spdlog::warn(
       "worker {}: core {} was taken from the daemon (by the cpuset of its cgroup, or it is "
-      "offline), and the worker shares {} with other threads: give the core back, or reload the "
+      "offline: {}), and the worker shares {} with other threads: give the core back, or reload "
+      "the "
       "daemon with other workers.cores, as many as now",
-      worker, cores_[worker].core, machine::list_of_numbers(allowed));
+      worker, cores_[worker].core, std::strerror(error), machine::list_of_numbers(allowed));
   cores_[worker].is_core_lost->set(1);  // last: who sees it finds the line
 }
 

@@ -33,7 +33,7 @@ class CoreKeeper {
 
  private:
   void look_at(uint32_t worker);
-  void on_lost(uint32_t worker, const std::vector<uint32_t>& allowed);
+  void on_lost(uint32_t worker, const std::vector<uint32_t>& allowed, int error);
   void on_own_core(uint32_t worker);
 
   const std::vector<KeptCore> cores_;

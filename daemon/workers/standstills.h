@@ -11,16 +11,16 @@ namespace lyre {
 /// its core. The hosts of tests/sim/world have it too. Thread: its owner's.
 class Standstills {
  public:
-  /// A turn that begins so much later than the thread asked for: the thread stood still. Twenty of
-  /// them take 60 ms at a time.
+  /// A turn that begins so much later than the thread asked for: the thread stood still. Twenty
+  /// other threads on its core take 60 ms at a time.
   static constexpr Nanos kShortest = millis(10);
   /// The worker, which has to look at all its sessions, is told of so much at a time.
   static constexpr Nanos kToldMin = millis(200);
 
   /// The arguments of Worker::on_standstill().
   struct Told {
-    Nanos all;
-    Nanos pause;
+    Nanos all;    ///< since the worker was told last
+    Nanos pause;  ///< the last standstill, if it is told for that one alone; else 0
   };
 
   /// The thread sleeps for so long at most before its next turn.

@@ -4,26 +4,13 @@
 #include "tools/lyre/printable.h"
 
 namespace lyre::tools {
-namespace {
-
-int exit_code_of(int code) {
-  switch (code) {
-    case LYRE_E_VERSION:
-      return kExitOtherRelease;
-    case LYRE_E_DAEMON:
-    case LYRE_E_PERMISSION:
-    case LYRE_E_EXPELLED:
-      return kExitNoDaemon;
-    default:
-      return kExitFailure;
-  }
-}
-
-}  // namespace
 
 Failure library_failure(int code) {
+  const bool is_daemon_missing = code == LYRE_E_DAEMON || code == LYRE_E_PERMISSION ||
+                                 code == LYRE_E_VERSION || code == LYRE_E_EXPELLED;
   // A daemon, which may be any process at a socket that was named, says a part of it.
-  return Failure(exit_code_of(code), printable(lyre_last_error()), code);
+  return Failure(is_daemon_missing ? kExitNoDaemon : kExitFailure, printable(lyre_last_error()),
+                 code);
 }
 
 }  // namespace lyre::tools

@@ -9,7 +9,7 @@ namespace lyre::tools {
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitNoDaemon = 3;
-/// A daemon answers, or left what was asked for, whose version this command does not read.
+/// A daemon answers, or left what was asked for, whose stats segment this command does not read.
 inline constexpr int kExitOtherRelease = 4;
 
 /// Ends the command with one line and an exit code.

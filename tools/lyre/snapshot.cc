@@ -5,6 +5,7 @@
 #include <ctime>
 #include <iterator>
 
+#include "libclient/include/lyre/lyre.h"
 #include "tools/lyre/failure.h"
 
 namespace lyre::tools {
@@ -229,7 +230,10 @@ std::vector<SessionTrace> read_traces(const void* segment, size_t bytes,
 StatsSegment::StatsSegment(const char* socket_path, Whose whose) : is_past_(whose == Whose::kLast) {
   const int code = is_past_ ? client::map_last_stats_segment(socket_path, segment_)
                             : client::map_stats_segment(socket_path, segment_);
-  if (code != 0) throw library_failure(code);
+  if (code == 0) return;
+  const Failure failure = library_failure(code);
+  if (code != LYRE_E_VERSION || segment_.data() == nullptr) throw failure;
+  throw Failure(kExitOtherRelease, failure.what(), code);
 }
 
 std::vector<SessionTrace> StatsSegment::traces(const IsTraceWanted& is_wanted) const {

@@ -11,9 +11,10 @@
 namespace lyre::nccl_adapter {
 
 /// From which addresses a queue pair did not work, and which one is next. Neither side knows what
-/// the other one can choose. The sender takes its places in turn, and the receiver tries another
-/// place of its own each time that an address of the sender comes again: so every pair of addresses
-/// has its turn, and the first pairs differ in both.
+/// the other one can choose. The sender takes its places in turn, those of its rail at every second
+/// attempt (QueuePairs::offer_one), and the receiver tries another place of its own each time that
+/// an address of the sender comes again: so every pair of addresses has its turn, and the first
+/// pairs differ in both.
 /// Thread: under the instance's lock. Owner: a lane for queue pairs, on either side.
 class FailedPlaces {
  public:

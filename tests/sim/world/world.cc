@@ -13,7 +13,8 @@ constexpr uint64_t kHashFactor = 0x100000001b3u;
 
 std::string describe(const Dialog& dialog, uint32_t index) {
   std::string text = "dialog " + std::to_string(index) + " of port " +
-                     std::to_string(dialog.dialer_port) + (dialog.is_clean ? " clean" : "");
+                     std::to_string(dialog.used_port != 0 ? dialog.used_port : dialog.dialer_port) +
+                     (dialog.is_clean ? " clean" : "");
   for (uint32_t e = 0; e < 2; ++e) {
     const EndState& end = dialog.ends[e];
     text += std::string(e == 0 ? " | dialer" : " | acceptor") + " queued " +
@@ -75,14 +76,7 @@ WorldOutcome World::run() {
 
 HostCounts World::counts() const {
   HostCounts all;
-  for (const auto& host : hosts_) {
-    const HostCounts of_host = host->counts();
-    all.timeouts += of_host.timeouts;
-    all.probes_in += of_host.probes_in;
-    all.retransmitted_bytes += of_host.retransmitted_bytes;
-    all.frames_missed += of_host.frames_missed;
-    all.standstills += of_host.standstills;
-  }
+  for (const auto& host : hosts_) all += host->counts();
   return all;
 }
 

@@ -35,6 +35,15 @@ struct HostCounts {
   uint64_t retransmitted_bytes = 0;  ///< tail probes are among them
   uint64_t frames_missed = 0;        ///< for want of room in the receive ring, or of a slot
   uint64_t standstills = 0;          ///< of which the worker was told
+
+  HostCounts& operator+=(const HostCounts& other) {
+    timeouts += other.timeouts;
+    probes_in += other.probes_in;
+    retransmitted_bytes += other.retransmitted_bytes;
+    frames_missed += other.frames_missed;
+    standstills += other.standstills;
+    return *this;
+  }
 };
 
 /// One host: the real worker on simulated packet memory, and its applications. Thread: one.

@@ -26,7 +26,7 @@ or one that does not answer for two seconds, as during a long upgrade.
 A watch ends with it, too, when the daemon ends or does not answer for so long.
 .TP
 .B 4
-A daemon of another release answers, which this
+A daemon of another release answers, whose statistics this
 .B lyre
 cannot read, or left what
 .B \-\-last
