@@ -20,9 +20,9 @@ A reader that closed the pipe is no failure.
 Wrong use: an unknown command, option or value.
 .TP
 .B 3
-No daemon at the socket, no permission to open it, a daemon that has disconnected this
-.BR lyre ,
-or one that does not answer for two seconds, as during a long upgrade.
+No daemon at the socket, no permission to open it, a daemon that does not speak with this
+.B lyre
+or has disconnected it, or one that does not answer for two seconds, as during a long upgrade.
 A watch ends with it, too, when the daemon ends or does not answer for so long.
 .TP
 .B 4
