@@ -25,6 +25,13 @@ namespace {
 /// that such an answer needs no wake-up.
 constexpr int64_t kYieldNs = 50'000;
 
+/// To be called before the calling thread yields: a worker on its core, which has short slices,
+/// would otherwise run a dozen times before it (stack/base/time_slice.h).
+void shorten_time_slices() {
+  thread_local bool are_short = false;
+  if (!std::exchange(are_short, true)) ask_for_short_time_slices();
+}
+
 }  // namespace
 
 int Waiter::adopt(UniqueFd wake, int control, std::atomic<uint32_t>& sleeps) {
@@ -76,6 +83,7 @@ bool Waiter::disarm() {
 
 bool Waiter::yield(int64_t now, int64_t idle_ns) {
   if (idle_ns >= kYieldNs || contention_.is_contended(nanos(now))) return false;
+  shorten_time_slices();
   ::sched_yield();
   const int64_t after = now_ns();
   contention_.on_yield(nanos(after - now), nanos(after));
@@ -97,8 +105,7 @@ bool Waiter::sleep_armed(int64_t wait_ns) {
 }
 
 bool Waiter::must_rest(int64_t now) {
-  thread_local bool has_short_slices = false;
-  if (!std::exchange(has_short_slices, true)) ask_for_short_time_slices();
+  shorten_time_slices();
   look(now);
   const Starvation::Advice advice = starvation_.advise(now, read_run_delay);
   if (advice == Starvation::Advice::kPoll) return false;

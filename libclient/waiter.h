@@ -37,6 +37,7 @@ class Waiter {
   bool disarm();
 
   /// Yields once, if that makes sense after `idle_ns` without work. False: sleep().
+  /// Makes the calling thread's time slices as short as a worker's (stack/base/time_slice.h).
   bool yield(int64_t now, int64_t idle_ns);
   /// Sleeps at most `wait_ns`. True: the control socket has something.
   template <typename HasWork>
@@ -45,7 +46,7 @@ class Waiter {
   }
 
   /// For a caller that yields by itself between two rests, see lyre_rest(). True: it should sleep.
-  /// Makes the calling thread's time slices short (stack/base/time_slice.h).
+  /// Makes the calling thread's time slices as short as yield() does.
   /// Where the calling thread hardly gets its core, it goes to others first, for a while.
   bool must_rest(int64_t now);
   /// Ends that while.

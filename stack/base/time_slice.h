@@ -18,6 +18,9 @@ inline constexpr Nanos kShortTimeSlice = micros(100);
 /// are shorter (EEVDF, since Linux 6.12), or if that one yields and both are of one group of
 /// threads (cgroup, or session by autogroup); otherwise it waits for the end of the other's slice,
 /// 3 to 4 ms. Earlier kernels ignore the request. Where it is forbidden, nothing changes.
+/// Threads that yield to each other on one core need slices of one length: a yield postpones a
+/// thread's next turn by one slice of its own, so the one with the shorter slices runs many times
+/// before the other one runs once.
 /// Thread: any.
 inline void ask_for_short_time_slices() {
   /// struct sched_attr of sched(7), in its first version.

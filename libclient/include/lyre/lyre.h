@@ -157,7 +157,8 @@ LYRE_API int lyre_workers(lyre_context* context);
  * not report: a connect ended, a listener has a session, data or the peer's FIN arrived, sends
  * completed, there may be room for a send that was refused, or a session ended. Returns 0 after
  * timeout_ms without one. Blocks up to timeout_ms (0: not at all, -1: without limit). When the
- * daemon is gone, events that it had queued before are reported first.
+ * daemon is gone, events that it had queued before are reported first. The first call that waits
+ * shortens the thread's time slices, as lyre_rest() does.
  * Fails: LYRE_E_DAEMON, LYRE_E_EXPELLED. */
 LYRE_API int lyre_poll(lyre_context* context, int timeout_ms);
 /* For other event loops: a descriptor that becomes readable when lyre_poll(context, 0) has
@@ -174,9 +175,9 @@ LYRE_API int lyre_arm(lyre_context* context);
  * that does not help it sleeps until lyre_poll() has something to do, at most max_us. So it does
  * where messages are large, the host has more runnable threads than processors, and the last 16
  * rounds of the caller took less than 3 us each: its yields reach none of those threads. In any
- * other case it returns at once. The first call in a thread shortens the thread's time slices
- * (sched_setattr(), Linux 6.12), so that it runs as soon as it is woken. Its share of the core
- * stays the same. */
+ * other case it returns at once. The first call in a thread shortens the thread's time slices to
+ * those of the daemon's workers (sched_setattr(), Linux 6.12), so that it runs as soon as it is
+ * woken, and as soon as a worker yields to it. Its share of the core stays the same. */
 LYRE_API void lyre_rest(lyre_context* context, int max_us);
 /* The same for a caller that holds a lock. Where lyre_rest() would return at once, it returns 0.
  * Otherwise the context is armed: release the lock, wait for lyre_eventfd() at most for as many

@@ -10,8 +10,11 @@
 #include <array>
 #include <cstdint>
 #include <future>
+#include <thread>
 
 #include "libclient/clock.h"
+#include "stack/base/time_slice.h"
+#include "tests/support/time_slice_of_thread.h"
 
 namespace lyre::client {
 namespace {
@@ -128,6 +131,20 @@ TEST_F(WaiterTest, ASleepBesideWorkIsNone) {
 TEST_F(WaiterTest, YieldsOnlyUntilItIsIdleForLong) {
   EXPECT_FALSE(waiter.yield(now_ns(), 1'000'000));
   EXPECT_TRUE(waiter.yield(now_ns(), 0));
+}
+
+// A worker on the same core has slices of this length. With longer ones the client would have its
+// turn only after a dozen of the worker's yields.
+TEST_F(WaiterTest, YieldsWithTheTimeSlicesOfAWorker) {
+  if (test::own_time_slice() == nanos(0)) GTEST_SKIP() << "this kernel has no slices by thread";
+  std::thread([this] {
+    ASSERT_TRUE(waiter.yield(now_ns(), 0));
+    EXPECT_EQ(test::own_time_slice(), kShortTimeSlice);
+  }).join();
+  std::thread([this] {
+    waiter.must_rest(now_ns());
+    EXPECT_EQ(test::own_time_slice(), kShortTimeSlice);
+  }).join();
 }
 
 }  // namespace

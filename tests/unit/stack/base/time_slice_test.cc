@@ -2,18 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <thread>
+
+#include "tests/support/time_slice_of_thread.h"
 
 namespace lyre {
 namespace {
 
-/// The calling thread's time slice as the kernel tells it; 0 before Linux 6.12.
-Nanos own_time_slice() {
-  std::array<uint64_t, 6> attributes{};  // struct sched_attr, first version; the fourth: runtime
-  EXPECT_EQ(::syscall(SYS_sched_getattr, 0, attributes.data(), sizeof attributes, 0), 0);
-  return nanos(static_cast<int64_t>(attributes[3]));
-}
+using test::own_time_slice;
 
 template <typename Body>
 void in_a_thread(Body body) {
