@@ -115,10 +115,12 @@ bool find_mapping(std::FILE* maps, uint64_t address, ProcessMapping& out) {
   return !is_answered && scan_mappings(maps, address, out);
 }
 
+/// Of a file of memory only: no other file has seals. fstat() of a file on a network waits for its
+/// server.
 bool is_same_file(int fd, const ProcessMapping& mapping) {
   struct stat facts {};
-  return ::fstat(fd, &facts) == 0 && facts.st_ino == mapping.inode &&
-         facts.st_dev == mapping.device;
+  return ::fcntl(fd, F_GET_SEALS) >= 0 && ::fstat(fd, &facts) == 0 &&
+         facts.st_ino == mapping.inode && facts.st_dev == mapping.device;
 }
 
 /// A duplicate of this process's descriptor of the mapped file. Where there is none, errno says
@@ -197,7 +199,7 @@ MemorySource find_source(const void* data, size_t bytes) {
   const char* why_no_file = "";
   if (!is_anonymous(first)) {
     source.file = find_descriptor(first);
-    why_no_file = reason_of_failed_open("the descriptor of its file is closed");
+    why_no_file = reason_of_failed_open("it is of no open file of memory");
   }
   const uint64_t page_bytes =
       source.file.is_open() ? file_page_bytes(source.file.get(), first) : first.page_bytes;
@@ -214,9 +216,6 @@ MemorySource find_source(const void* data, size_t bytes) {
     return source;
   }
   if (!source.file.is_open()) return private_memory(why_no_file);
-  if (::fcntl(source.file.get(), F_GET_SEALS) < 0) {
-    return private_memory("its file is not one of memory");
-  }
   // A file that shrinks under its region costs the context. One that allows no seal has none.
   static_cast<void>(::fcntl(source.file.get(), F_ADD_SEALS, F_SEAL_SHRINK));
   source.kind = MemorySource::Kind::kFile;

@@ -169,6 +169,7 @@ void lyre_wake_workers(lyre_context* context) {
 int lyre_poll(lyre_context* context, int timeout_ms) {
   if (context == nullptr) return lyre::client::fail_static(LYRE_E_INVALID, "no context");
   context->disarm();
+  if (timeout_ms != 0) lyre::client::shorten_time_slices();
   const int happened =
       context->work_until(timeout_ms, [&] { return context->ready().take_news(); });
   // Events that the daemon queued before it left come before the failure.

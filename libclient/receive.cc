@@ -103,5 +103,5 @@ void lyre_count_copied(lyre_session* session, uint64_t tx_bytes, uint64_t rx_byt
 }
 
 uint64_t lyre_readable_bytes(const lyre_session* session) {
-  return session != nullptr ? session->readable_bytes : 0;
+  return session != nullptr && session->context->check() == 0 ? session->readable_bytes : 0;
 }

@@ -27,7 +27,9 @@ constexpr const char* kRingFull = "the worker's submission ring is full";
 
 /// LYRE_E_AGAIN where other sessions have what all share: LYRE_EVENT_WRITABLE tells when to try
 /// again. Where the session has too much of its own under way, LYRE_EVENT_SENT tells.
+/// What it waits for may be in a series of submissions that no worker was woken for.
 int refuse(lyre_session& session, const char* text) {
+  lyre_wake_workers(session.context);
   session.context->ready().note_refusal(session);
   return fail_static(LYRE_E_AGAIN, text);
 }
@@ -37,6 +39,7 @@ int check_send_count(lyre_session& session) {
   constexpr uint64_t kTotal = lyre::channel::kSendsPerContextMax;
   const uint64_t own = session.sends.size();
   if (own >= lyre::channel::kSendsOutstandingMax) {
+    lyre_wake_workers(session.context);
     return fail_static(LYRE_E_AGAIN, "the session has too many sends under way");
   }
   const uint64_t free = kTotal - session.context->send_totals().under_way;
@@ -142,7 +145,10 @@ int lyre_block_alloc(lyre_context* context, size_t bytes, lyre_block* out) {
     return fail_too_large(context->arena(), bytes);
   }
   const uint64_t offset = context->arena().alloc(bytes);
-  if (offset == Arena::kNone) return fail_static(LYRE_E_AGAIN, "the arena is full");
+  if (offset == Arena::kNone) {
+    lyre_wake_workers(context);
+    return fail_static(LYRE_E_AGAIN, "the arena is full");
+  }
   out->data = context->memory().arena() + offset;
   out->bytes = context->arena().block_bytes(offset);
   return 0;

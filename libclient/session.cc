@@ -120,6 +120,7 @@ int lyre_connect(lyre_context* context, const lyre_addr* local, const lyre_addr*
   entry.body.open.remote_port = remote->port;
   if (!context->worker(session->worker).try_submit(entry)) {
     context->remove_session(session);
+    lyre_wake_workers(context);
     return fail_static(LYRE_E_AGAIN, "the worker's submission ring is full");
   }
   *out = session;

@@ -25,14 +25,12 @@ namespace {
 /// that such an answer needs no wake-up.
 constexpr int64_t kYieldNs = 50'000;
 
-/// To be called before the calling thread yields: a worker on its core, which has short slices,
-/// would otherwise run a dozen times before it (stack/base/time_slice.h).
+}  // namespace
+
 void shorten_time_slices() {
   thread_local bool are_short = false;
   if (!std::exchange(are_short, true)) ask_for_short_time_slices();
 }
-
-}  // namespace
 
 int Waiter::adopt(UniqueFd wake, int control, std::atomic<uint32_t>& sleeps) {
   wake_ = std::move(wake);
@@ -83,14 +81,13 @@ bool Waiter::disarm() {
 
 bool Waiter::yield(int64_t now, int64_t idle_ns) {
   if (idle_ns >= kYieldNs || contention_.is_contended(nanos(now))) return false;
-  shorten_time_slices();
   ::sched_yield();
   const int64_t after = now_ns();
   contention_.on_yield(nanos(after - now), nanos(after));
   return true;
 }
 
-bool Waiter::sleep_armed(int64_t wait_ns) {
+bool Waiter::sleep_until_ring(int64_t wait_ns) {
   pollfd entries[] = {{wake_.get(), POLLIN, 0}, {control_, POLLIN, 0}};
   const timespec limit{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
   const bool is_bounded = wait_ns < int64_t{INT_MAX} * 1'000'000'000;
@@ -102,6 +99,14 @@ bool Waiter::sleep_armed(int64_t wait_ns) {
     ::eventfd_read(wake_.get(), &rings);
   }
   return entries[1].revents != 0;
+}
+
+void Waiter::wake_armed() {
+  if (!is_armed_) return;
+  // A timer that is set already may expire later.
+  is_timer_set_ = false;
+  // Where no timer can be made. sleep() ends at once then, until disarm().
+  if (!set_timer(1)) ::eventfd_write(wake_.get(), 1);
 }
 
 bool Waiter::must_rest(int64_t now) {

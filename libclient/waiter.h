@@ -11,6 +11,11 @@
 
 namespace lyre::client {
 
+/// For a thread that yields while it waits for a worker, which has short slices: on its core it
+/// would otherwise run a dozen times before this thread (stack/base/time_slice.h). They stay short.
+/// Threads and processes that the thread makes later inherit them.
+void shorten_time_slices();
+
 /// How a context waits: it yields while an answer may be near and the core is otherwise idle, and
 /// sleeps until its workers ring or the control socket has something. `has_work` says whether
 /// completions wait; it is called once the workers know that they have to ring.
@@ -37,16 +42,20 @@ class Waiter {
   bool disarm();
 
   /// Yields once, if that makes sense after `idle_ns` without work. False: sleep().
-  /// Makes the calling thread's time slices as short as a worker's (stack/base/time_slice.h).
   bool yield(int64_t now, int64_t idle_ns);
   /// Sleeps at most `wait_ns`. True: the control socket has something.
+  /// While another thread waits for poll_fd(), it takes the ring that was meant for that thread,
+  /// and the workers do not ring again: poll_fd() is readable afterwards, until disarm().
   template <typename HasWork>
   bool sleep(int64_t wait_ns, HasWork has_work) {
-    return channel::announce_sleep(*sleeps_, has_work) && sleep_armed(wait_ns);
+    const bool is_control =
+        channel::announce_sleep(*sleeps_, has_work) && sleep_until_ring(wait_ns);
+    wake_armed();
+    return is_control;
   }
 
   /// For a caller that yields by itself between two rests, see lyre_rest(). True: it should sleep.
-  /// Makes the calling thread's time slices as short as yield() does.
+  /// Calls shorten_time_slices().
   /// Where the calling thread hardly gets its core, it goes to others first, for a while.
   bool must_rest(int64_t now);
   /// Ends that while.
@@ -57,7 +66,8 @@ class Waiter {
  private:
   bool watch(int fd);
   bool make_timer();
-  bool sleep_armed(int64_t wait_ns);
+  bool sleep_until_ring(int64_t wait_ns);
+  void wake_armed();
   void come_back() {
     away_until_ = INT64_MAX;
     core_avoidance_.end();

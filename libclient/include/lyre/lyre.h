@@ -157,13 +157,16 @@ LYRE_API int lyre_workers(lyre_context* context);
  * not report: a connect ended, a listener has a session, data or the peer's FIN arrived, sends
  * completed, there may be room for a send that was refused, or a session ended. Returns 0 after
  * timeout_ms without one. Blocks up to timeout_ms (0: not at all, -1: without limit). When the
- * daemon is gone, events that it had queued before are reported first. The first call that waits
- * shortens the thread's time slices, as lyre_rest() does.
+ * daemon is gone, events that it had queued before are reported first; received bytes are not
+ * there any more. The first call of a thread with a timeout shortens the thread's time slices, as
+ * lyre_rest() does. A signal does not end the wait.
  * Fails: LYRE_E_DAEMON, LYRE_E_EXPELLED. */
 LYRE_API int lyre_poll(lyre_context* context, int timeout_ms);
 /* For other event loops: a descriptor that becomes readable when lyre_poll(context, 0) has
  * something to do. Call lyre_arm() before each wait for it. lyre_arm() returns 1 when there is
- * something to do already: then do not wait. lyre_poll() disarms. Owner: the context. */
+ * something to do already: then do not wait. lyre_poll() disarms. Where another thread calls
+ * lyre_drain(), lyre_listen() or lyre_rest() meanwhile and sleeps there, the descriptor becomes
+ * readable, too. Owner: the context. */
 LYRE_API int lyre_eventfd(lyre_context* context);
 LYRE_API int lyre_arm(lyre_context* context);
 /* For callers that call lyre_poll(context, 0) in a loop of their own and yield the core between two
@@ -177,7 +180,8 @@ LYRE_API int lyre_arm(lyre_context* context);
  * rounds of the caller took less than 3 us each: its yields reach none of those threads. In any
  * other case it returns at once. The first call in a thread shortens the thread's time slices to
  * those of the daemon's workers (sched_setattr(), Linux 6.12), so that it runs as soon as it is
- * woken, and as soon as a worker yields to it. Its share of the core stays the same. */
+ * woken, and as soon as a worker yields to it. Its share of the core stays the same. Threads and
+ * processes that it makes later inherit short slices. */
 LYRE_API void lyre_rest(lyre_context* context, int max_us);
 /* The same for a caller that holds a lock. Where lyre_rest() would return at once, it returns 0.
  * Otherwise the context is armed: release the lock, wait for lyre_eventfd() at most for as many
@@ -186,8 +190,10 @@ LYRE_API void lyre_rest(lyre_context* context, int max_us);
 LYRE_API int lyre_arm_rest(lyre_context* context, int max_us);
 /* For callers that submit in series and call lyre_poll(context, 0) in a loop: after
  * lyre_defer_wakeups() no submission wakes a worker that sleeps. lyre_wake_workers() does, once for
- * all of them. So does every call that waits, lyre_arm(), and lyre_arm_rest() if it returns more
- * than 0. Call it when a series is complete: until then a sleeping worker may not see it. */
+ * all of them. So does every call that waits, lyre_arm(), lyre_arm_rest() if it returns more than
+ * 0, and a connect, a send or an allocation that fails with LYRE_E_AGAIN. Call it when a series is
+ * complete: until then a sleeping worker may not see it. Receives, releases, options, shutdowns and
+ * closes are submissions, too. */
 LYRE_API void lyre_defer_wakeups(lyre_context* context);
 LYRE_API void lyre_wake_workers(lyre_context* context);
 
@@ -244,7 +250,8 @@ LYRE_API int lyre_accept(lyre_listener* listener, lyre_session** out);
 LYRE_API void lyre_close_listener(lyre_listener* listener);
 
 enum lyre_state { LYRE_CONNECTING = 0, LYRE_OPEN = 1, LYRE_ENDED = 2 };
-/* LYRE_ENDED: lyre_session_error() says why; bytes that arrived before can still be received. */
+/* LYRE_ENDED: lyre_session_error() says why; bytes that arrived before can still be received, while
+ * the context has not failed (LYRE_E_DAEMON, LYRE_E_EXPELLED). */
 LYRE_API int lyre_state(const lyre_session* session);
 /* 0 while nothing is wrong or the end was orderly, else the LYRE_E code that ended it;
  * lyre_last_error() then says why, which may be more exact: which kind of LYRE_E_UNREACHABLE. */
@@ -355,7 +362,8 @@ typedef struct lyre_slice {
 } lyre_slice;
 /* Takes up to `count` slices, in order. Returns their number; 0 when the peer has finished and all
  * bytes were taken; LYRE_E_AGAIN when no bytes are there; the session's error when an error ended
- * it. Owner: the caller holds them until lyre_release(). Held slices close the receive window.
+ * it. Owner: the caller holds them until lyre_release(), lyre_close() or lyre_abort(); then their
+ * memory is used for other packets, which no call detects. Held slices close the receive window.
  * Before it relies on bytes that it read from slices, the caller calls lyre_check_slices(). */
 LYRE_API int lyre_recv_slices(lyre_session* session, lyre_slice* out, int count);
 LYRE_API void lyre_release(lyre_session* session, const lyre_slice* slices, int count);
@@ -367,7 +375,7 @@ LYRE_API int lyre_check_slices(lyre_session* session);
 /* Copies up to `bytes` received bytes to `out`. Returns their number, otherwise as
  * lyre_recv_slices(). Fails: LYRE_E_INVALID, also for 0 bytes: a result of 0 is the end. */
 LYRE_API int64_t lyre_recv(lyre_session* session, void* out, size_t bytes);
-/* Bytes that lyre_recv() would return now. */
+/* Bytes that lyre_recv() would return now; 0 after the context has failed. */
 LYRE_API uint64_t lyre_readable_bytes(const lyre_session* session);
 
 /* ---- Options ---- */
@@ -396,14 +404,17 @@ LYRE_API int lyre_set_option(lyre_session* session, lyre_option option, uint32_t
 /* Sends FIN after everything sent before; receiving goes on.
  * Fails: LYRE_E_NOTCONNECTED while it connects; the session's error once an error has ended it. */
 LYRE_API int lyre_shutdown(lyre_session* session);
-/* Frees the session. Bytes sent before are still delivered (while the context is open), then FIN.
- * No tag of them is reported any more: lyre_drain() tells when all are acknowledged or lost. The
- * daemon resets the connection when the peer takes none of them for two minutes. */
+/* Frees the session, and releases its slices: they must not be read any more. Bytes sent before are
+ * still delivered (while the context is open), then FIN. No tag of them is reported any more:
+ * lyre_drain() tells when all are acknowledged or lost. The daemon resets the connection when the
+ * peer answers nothing for the user timeout (LYRE_OPTION_USER_TIMEOUT_MS; 20 s by default), or
+ * answers and takes none of them for two minutes. */
 LYRE_API void lyre_close(lyre_session* session);
-/* Frees the session; the peer gets a RST when the daemon takes the submission: where the submission
- * ring is full, after a later lyre_poll(). The session's unfinished sends are done then or, for
- * those that the NIC still reads, as soon as it has finished. No tag of them is reported:
- * lyre_drain() tells when all are done, and lyre_deregister() for those of a region. */
+/* Frees the session, and releases its slices, as lyre_close(); the peer gets a RST when the daemon
+ * takes the submission: where the submission ring is full, after a later lyre_poll(). The session's
+ * unfinished sends are done then or, for those that the NIC still reads, as soon as it has
+ * finished. No tag of them is reported: lyre_drain() tells when all are done, and lyre_deregister()
+ * for those of a region. */
 LYRE_API void lyre_abort(lyre_session* session);
 
 /* ---- For libraries between a program and Lyre ---- */

@@ -17,6 +17,8 @@
 
 #include "libclient/starvation.h"
 #include "libclient/vain_rounds.h"
+#include "stack/base/time_slice.h"
+#include "tests/support/time_slice_of_thread.h"
 #include "tests/unit/core_dump.h"
 #include "tests/unit/libclient/fake_daemon.h"
 #include "tests/unit/libclient/shared_core.h"
@@ -532,41 +534,52 @@ TEST(Context, ACallerDoesNotRestWhereAnotherWorkerThanItsOwnIsCrowded) {
   lyre_context_close(context);
 }
 
-class DeferredWakeups : public ::testing::Test {
- protected:
-  DeferredWakeups() {
-    lyre_defer_wakeups(context_);
-    daemon_.fall_asleep();
-  }
-  ~DeferredWakeups() override { lyre_context_close(context_); }
-
-  FakeDaemon daemon_;
-  lyre_context* context_ = daemon_.attach();
-  lyre_session* session_ = open_session(daemon_, context_, {1, 1});
-};
-
-TEST_F(DeferredWakeups, ASeriesWakesAWorkerOnce) {
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(1, lyre_send(session_, "x", 1));
-  EXPECT_EQ(0, lyre_poll(context_, 0));
-  EXPECT_EQ(0u, daemon_.rings_heard());
-  lyre_wake_workers(context_);
-  EXPECT_EQ(1u, daemon_.rings_heard());
-  lyre_wake_workers(context_);
-  EXPECT_EQ(0u, daemon_.rings_heard()) << "nothing was submitted since";
-  lyre_defer_wakeups(nullptr);
-  lyre_wake_workers(nullptr);
+// Another thread waits for the descriptor.
+TEST(Context, AnArmedClientIsWokenAfterADrainOfAnotherThread) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  lyre_session* session = open_session(daemon, context, {1, 1});
+  ASSERT_EQ(1, lyre_send(session, "x", 1));
+  ASSERT_EQ(0, lyre_arm(context));
+  ASSERT_EQ(LYRE_E_AGAIN, lyre_drain(context, 1));
+  EXPECT_FALSE(daemon.is_client_asleep());
+  pollfd entry{lyre_eventfd(context), POLLIN, 0};
+  EXPECT_EQ(1, ::poll(&entry, 1, 2000));
+  EXPECT_EQ(0, lyre_poll(context, 0));
+  EXPECT_EQ(0, ::poll(&entry, 1, 0));
+  lyre_context_close(context);
 }
 
-TEST_F(DeferredWakeups, CallsThatWaitWakeWorkers) {
-  lyre_send(session_, "x", 1);
-  EXPECT_EQ(0, lyre_poll(context_, 1));
-  EXPECT_EQ(1u, daemon_.rings_heard());
-  lyre_send(session_, "x", 1);
-  EXPECT_EQ(LYRE_E_AGAIN, lyre_drain(context_, 1));
-  EXPECT_EQ(1u, daemon_.rings_heard());
-  lyre_send(session_, "x", 1);
-  EXPECT_EQ(0, lyre_arm(context_));
-  EXPECT_EQ(1u, daemon_.rings_heard());
+TEST(Context, NothingIsReadableAfterTheDaemonHasLeft) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  lyre_session* session = open_session(daemon, context, {1, 1});
+  daemon.tell(data({1, 1}, {{.slot = 5, .bytes = 5, .offset = 0}}));
+  ASSERT_EQ(1, lyre_poll(context, 0));
+  EXPECT_EQ(5u, lyre_readable_bytes(session));
+  daemon.hang_up();
+  int code = 0;
+  while (code >= 0) code = lyre_poll(context, 100);
+  char bytes[8];
+  EXPECT_EQ(LYRE_E_DAEMON, lyre_recv(session, bytes, sizeof bytes));
+  EXPECT_EQ(0u, lyre_readable_bytes(session));
+  lyre_context_close(context);
+}
+
+// A thread that only drains keeps its own: threads that it makes later would inherit short ones.
+TEST(Context, WhoPollsHasTheTimeSlicesOfAWorker) {
+  if (test::own_time_slice() == nanos(0)) GTEST_SKIP() << "this kernel has no slices by thread";
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  std::thread([&] {
+    const Nanos own = test::own_time_slice();
+    EXPECT_EQ(0, lyre_poll(context, 0));
+    EXPECT_EQ(0, lyre_drain(context, 1));
+    EXPECT_EQ(own, test::own_time_slice());
+    EXPECT_EQ(0, lyre_poll(context, 1));
+    EXPECT_EQ(kShortTimeSlice, test::own_time_slice());
+  }).join();
+  lyre_context_close(context);
 }
 
 TEST(Context, RefusesWhatIsNotThere) {

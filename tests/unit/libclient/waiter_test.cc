@@ -40,6 +40,12 @@ class WaiterTest : public ::testing::Test {
     return ::poll(&entry, 1, 0) == 1;
   }
 
+  /// A timer that has expired takes a moment until it is an event.
+  bool becomes_readable() {
+    pollfd entry{waiter.poll_fd(), POLLIN, 0};
+    return ::poll(&entry, 1, 2000) == 1;
+  }
+
   std::atomic<uint32_t> sleeps{0};
   UniqueFd control, daemon;
   int bell = -1;
@@ -133,14 +139,31 @@ TEST_F(WaiterTest, YieldsOnlyUntilItIsIdleForLong) {
   EXPECT_TRUE(waiter.yield(now_ns(), 0));
 }
 
+// Another thread waits for the descriptor: the sleep took its ring, and no worker rings again.
+TEST_F(WaiterTest, WhoIsArmedIsWokenAfterTheSleepOfAnotherThread) {
+  ASSERT_TRUE(waiter.arm(nothing_waits));
+  ring();
+  EXPECT_FALSE(waiter.sleep(kLongTimeNs, nothing_waits));
+  EXPECT_EQ(sleeps.load(), 0u);
+  EXPECT_TRUE(becomes_readable());
+  EXPECT_TRUE(waiter.disarm());
+  EXPECT_FALSE(is_readable());
+  ASSERT_TRUE(waiter.arm(nothing_waits));
+  EXPECT_FALSE(waiter.sleep(kLongTimeNs, something_waits));
+  EXPECT_TRUE(becomes_readable());
+}
+
+TEST_F(WaiterTest, WhoIsArmedIsWokenAlsoWhereATimerIsSetForLater) {
+  ASSERT_TRUE(waiter.set_timer(kLongTimeNs));
+  ASSERT_TRUE(waiter.arm(nothing_waits));
+  EXPECT_FALSE(waiter.sleep(1, nothing_waits));
+  EXPECT_TRUE(becomes_readable());
+}
+
 // A worker on the same core has slices of this length. With longer ones the client would have its
 // turn only after a dozen of the worker's yields.
-TEST_F(WaiterTest, YieldsWithTheTimeSlicesOfAWorker) {
+TEST_F(WaiterTest, RestsWithTheTimeSlicesOfAWorker) {
   if (test::own_time_slice() == nanos(0)) GTEST_SKIP() << "this kernel has no slices by thread";
-  std::thread([this] {
-    ASSERT_TRUE(waiter.yield(now_ns(), 0));
-    EXPECT_EQ(test::own_time_slice(), kShortTimeSlice);
-  }).join();
   std::thread([this] {
     waiter.must_rest(now_ns());
     EXPECT_EQ(test::own_time_slice(), kShortTimeSlice);
