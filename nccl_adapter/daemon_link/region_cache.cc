@@ -11,9 +11,10 @@ void RegionCache::make_known(lyre_context* context, const Key& key, Memory* entr
   // Small messages are copied in any case.
   if (context == nullptr || key.second < kZeroCopyBytesMin) return;
   lyre_region* region = nullptr;
-  if (lyre_register(context, key.first, key.second, &region) != 0) {
-    return mention_copies(key.second, lyre_last_error());
-  }
+  const int code = lyre_register(context, key.first, key.second, &region);
+  // The next daemon is asked again.
+  if (code == LYRE_E_DAEMON || code == LYRE_E_EXPELLED) return;
+  if (code != 0) return mention_copies(key.second, lyre_last_error());
   const char* why = nullptr;
   if (lyre_region_is_direct(region, &why) != 0) {
     entry->region = region;
@@ -23,7 +24,7 @@ void RegionCache::make_known(lyre_context* context, const Key& key, Memory* entr
   lyre_deregister(region);
 }
 
-// Logged once: the reason is the same for all buffers of NCCL.
+// Logged once a daemon: the reason is the same for all buffers of NCCL.
 void RegionCache::mention_copies(size_t bytes, const char* why) {
   if (!is_mentioned_) log_info("%zu bytes of NCCL's memory are copied: %s", bytes, why);
   is_mentioned_ = true;
@@ -53,6 +54,7 @@ int RegionCache::give_back(Memory* entry) {
 
 void RegionCache::on_detached() {
   for (auto& [key, entry] : entries_) entry.region = nullptr;
+  is_mentioned_ = false;
 }
 
 void RegionCache::on_attached(lyre_context* context) {

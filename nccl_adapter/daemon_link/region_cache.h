@@ -19,7 +19,7 @@ class RegionCache {
   /// Owner: the cache; give_back() once for each take().
   Memory* take(lyre_context* context, const void* data, size_t bytes);
   /// With the last user the daemon releases the memory. It is not read after this, except by a NIC
-  /// that does not free it within two seconds (its link is down, say), which is logged. What such a
+  /// that does not free it within a second (its link is down, say), which is logged. What such a
   /// NIC reads is in packets of a session that was reset.
   /// Fails: the LYRE_E code of the daemon's end, or LYRE_E_TIMEDOUT for such a NIC.
   int give_back(Memory* memory);

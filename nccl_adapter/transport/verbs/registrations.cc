@@ -1,5 +1,10 @@
 #include "nccl_adapter/transport/verbs/registrations.h"
 
+#include <cerrno>
+
+#include "nccl_adapter/observe/log.h"
+#include "nccl_adapter/transport/verbs/memory_error.h"
+
 namespace lyre::nccl_adapter {
 namespace {
 
@@ -36,9 +41,17 @@ const ibv_mr* Registrations::find(const Memory* memory) {
     const int access = pages.is_exposed ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0;
     it->second.mr = api_.reg_mr(pd_, reinterpret_cast<void*>(pages.first),
                                 pages.last - pages.first + 1, access);
+    if (it->second.mr == nullptr) mention_copies(memory->bytes, errno);
   }
   ++it->second.users;
   return known_[memory] = it->second.mr;
+}
+
+// Logged once a device: the reason is the same for all buffers of NCCL.
+void Registrations::mention_copies(size_t bytes, int code) {
+  if (std::exchange(is_mentioned_, true)) return;
+  log_warn("RDMA: %zu bytes of NCCL's memory cannot be registered and are copied: %s", bytes,
+           memory_error_text(code).c_str());
 }
 
 void Registrations::forget(const Memory* memory) {

@@ -24,7 +24,8 @@ class Registrations {
   Registrations(const Registrations&) = delete;
   Registrations& operator=(const Registrations&) = delete;
 
-  /// nullptr: the device does not take it, and bytes of it have to be copied. Not asked again.
+  /// nullptr: the device does not take it, and bytes of it have to be copied, which is logged. Not
+  /// asked again.
   const ibv_mr* find(const Memory* memory);
   /// REQUIRES: nothing that was posted reads it, and no peer is to write there any more.
   void forget(const Memory* memory);
@@ -45,11 +46,13 @@ class Registrations {
     uint32_t users = 0;
   };
   static PageRange pages_of(const Memory& memory);
+  void mention_copies(size_t bytes, int code);
 
   const VerbsApi& api_;
   ibv_pd* pd_;
   std::map<PageRange, Range> ranges_;
   std::unordered_map<const Memory*, const ibv_mr*> known_;
+  bool is_mentioned_ = false;
 };
 
 }  // namespace lyre::nccl_adapter

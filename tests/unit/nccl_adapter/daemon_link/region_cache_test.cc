@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "nccl_adapter/observe/log.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
 
 namespace lyre::nccl_adapter {
@@ -44,6 +45,15 @@ TEST_F(Regions, ADaemonThatCameBackLearnsOfAllMemory) {
   cache_.on_attached(here().context());
   EXPECT_NE(memory->region, nullptr);
   EXPECT_NE(meanwhile->region, nullptr);
+}
+
+// The daemon that comes back is asked again, and its reasons are logged.
+TEST_F(Regions, ADaemonThatIsGoneIsNoReasonForCopies) {
+  set_logger(nullptr);
+  ::testing::internal::CaptureStderr();
+  network_.kill_daemon(0);
+  EXPECT_EQ(cache_.take(here().context(), memory_.data(), memory_.size())->region, nullptr);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 }  // namespace

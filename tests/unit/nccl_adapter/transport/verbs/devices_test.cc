@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/transport/verbs/memory_error.h"
 #include "tests/unit/nccl_adapter/support/rdma_hosts.h"
 
@@ -192,6 +193,23 @@ TEST_F(OpenDevices, ExposeNoByteBesideWhatNcclRegistered) {
   known.forget(&received);
   known.forget(&same);
   EXPECT_EQ(known.ranges(), 0u);
+}
+
+// As where RLIMIT_MEMLOCK is used up.
+TEST(Registrations, ThatFailAreLoggedOnce) {
+  static uint8_t bytes[2][20'000];
+  VerbsApi api{};
+  api.reg_mr = [](ibv_pd*, void*, size_t, int) -> ibv_mr* { return errno = ENOMEM, nullptr; };
+  Registrations known(api, nullptr);
+  const Memory first{.data = bytes[0], .bytes = 20'000};
+  const Memory second{.data = bytes[1], .bytes = 20'000, .is_exposed = true};
+  set_logger(nullptr);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(known.find(&first), nullptr);
+  EXPECT_EQ(known.find(&second), nullptr);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "NET/Lyre : RDMA: 20000 bytes of NCCL's memory cannot be registered and are copied: " +
+                memory_error_text(ENOMEM) + "\n");
 }
 
 int g_opened = 0;
