@@ -17,8 +17,7 @@
 
 #include "libclient/starvation.h"
 #include "libclient/vain_rounds.h"
-#include "stack/base/time_slice.h"
-#include "tests/support/time_slice_of_thread.h"
+#include "tests/support/deadline.h"
 #include "tests/unit/core_dump.h"
 #include "tests/unit/libclient/fake_daemon.h"
 #include "tests/unit/libclient/shared_core.h"
@@ -541,10 +540,14 @@ TEST(Context, AnArmedClientIsWokenAfterADrainOfAnotherThread) {
   lyre_session* session = open_session(daemon, context, {1, 1});
   ASSERT_EQ(1, lyre_send(session, "x", 1));
   ASSERT_EQ(0, lyre_arm(context));
-  ASSERT_EQ(LYRE_E_AGAIN, lyre_drain(context, 1));
+  // One that has its core late does not sleep before its time is over.
+  const test::Deadline deadline;
+  while (daemon.is_client_asleep() && !deadline.is_over()) {
+    ASSERT_EQ(LYRE_E_AGAIN, lyre_drain(context, 10));
+  }
   EXPECT_FALSE(daemon.is_client_asleep());
   pollfd entry{lyre_eventfd(context), POLLIN, 0};
-  EXPECT_EQ(1, ::poll(&entry, 1, 2000));
+  EXPECT_EQ(1, ::poll(&entry, 1, 60000));
   EXPECT_EQ(0, lyre_poll(context, 0));
   EXPECT_EQ(0, ::poll(&entry, 1, 0));
   lyre_context_close(context);
@@ -563,22 +566,6 @@ TEST(Context, NothingIsReadableAfterTheDaemonHasLeft) {
   char bytes[8];
   EXPECT_EQ(LYRE_E_DAEMON, lyre_recv(session, bytes, sizeof bytes));
   EXPECT_EQ(0u, lyre_readable_bytes(session));
-  lyre_context_close(context);
-}
-
-// A thread that only drains keeps its own: threads that it makes later would inherit short ones.
-TEST(Context, WhoPollsHasTheTimeSlicesOfAWorker) {
-  if (test::own_time_slice() == nanos(0)) GTEST_SKIP() << "this kernel has no slices by thread";
-  FakeDaemon daemon;
-  lyre_context* context = daemon.attach();
-  std::thread([&] {
-    const Nanos own = test::own_time_slice();
-    EXPECT_EQ(0, lyre_poll(context, 0));
-    EXPECT_EQ(0, lyre_drain(context, 1));
-    EXPECT_EQ(own, test::own_time_slice());
-    EXPECT_EQ(0, lyre_poll(context, 1));
-    EXPECT_EQ(kShortTimeSlice, test::own_time_slice());
-  }).join();
   lyre_context_close(context);
 }
 

@@ -13,8 +13,10 @@
 #include <thread>
 
 #include "libclient/clock.h"
+#include "libclient/include/lyre/lyre.h"
 #include "stack/base/time_slice.h"
 #include "tests/support/time_slice_of_thread.h"
+#include "tests/unit/libclient/fake_daemon.h"
 
 namespace lyre::client {
 namespace {
@@ -168,6 +170,22 @@ TEST_F(WaiterTest, RestsWithTheTimeSlicesOfAWorker) {
     waiter.must_rest(now_ns());
     EXPECT_EQ(test::own_time_slice(), kShortTimeSlice);
   }).join();
+}
+
+// A thread that only drains keeps its own: threads that it makes later would inherit short ones.
+TEST(Waiting, WhoPollsHasTheTimeSlicesOfAWorker) {
+  if (test::own_time_slice() == nanos(0)) GTEST_SKIP() << "this kernel has no slices by thread";
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  std::thread([&] {
+    const Nanos own = test::own_time_slice();
+    EXPECT_EQ(0, lyre_poll(context, 0));
+    EXPECT_EQ(0, lyre_drain(context, 1));
+    EXPECT_EQ(own, test::own_time_slice());
+    EXPECT_EQ(0, lyre_poll(context, 1));
+    EXPECT_EQ(kShortTimeSlice, test::own_time_slice());
+  }).join();
+  lyre_context_close(context);
 }
 
 }  // namespace
