@@ -115,8 +115,8 @@ bool find_mapping(std::FILE* maps, uint64_t address, ProcessMapping& out) {
   return !is_answered && scan_mappings(maps, address, out);
 }
 
-/// Of a file of memory only: no other file has seals. fstat() of a file on a network waits for its
-/// server.
+/// Whether `fd` is of the mapped file. Asks files of memory only, which alone have seals: fstat()
+/// of a file on a network may wait for its server.
 bool is_same_file(int fd, const ProcessMapping& mapping) {
   struct stat facts {};
   return ::fcntl(fd, F_GET_SEALS) >= 0 && ::fstat(fd, &facts) == 0 &&

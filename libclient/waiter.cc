@@ -105,7 +105,7 @@ void Waiter::wake_armed() {
   if (!is_armed_) return;
   // A timer that is set already may expire later.
   is_timer_set_ = false;
-  // Where no timer can be made. sleep() ends at once then, until disarm().
+  // Where no timer can be made, the ring itself: further sleeps end at once until disarm().
   if (!set_timer(1)) ::eventfd_write(wake_.get(), 1);
 }
 

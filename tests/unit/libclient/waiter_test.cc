@@ -45,7 +45,7 @@ class WaiterTest : public ::testing::Test {
   /// A timer that has expired takes a moment until it is an event.
   bool becomes_readable() {
     pollfd entry{waiter.poll_fd(), POLLIN, 0};
-    return ::poll(&entry, 1, 2000) == 1;
+    return ::poll(&entry, 1, 60000) == 1;
   }
 
   std::atomic<uint32_t> sleeps{0};

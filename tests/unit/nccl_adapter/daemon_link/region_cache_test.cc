@@ -8,8 +8,21 @@
 namespace lyre::nccl_adapter {
 namespace {
 
+int g_lines = 0;
+
+void count_line(nccl_abi::LogLevel, unsigned long, const char*, int, const char*, ...) {
+  ++g_lines;
+}
+
 class Regions : public TwoHosts {
  protected:
+  explicit Regions(bool is_memory_direct = true)
+      : TwoHosts({.hosts = 2, .rails = 2, .is_memory_direct = is_memory_direct}) {
+    g_lines = 0;
+    set_logger(count_line);
+  }
+  ~Regions() override { set_logger(nullptr); }
+
   RegionCache cache_;
   std::vector<uint8_t> memory_ = std::vector<uint8_t>(1 << 20);
 };
@@ -49,11 +62,23 @@ TEST_F(Regions, ADaemonThatCameBackLearnsOfAllMemory) {
 
 // The daemon that comes back is asked again, and its reasons are logged.
 TEST_F(Regions, ADaemonThatIsGoneIsNoReasonForCopies) {
-  set_logger(nullptr);
-  ::testing::internal::CaptureStderr();
   network_.kill_daemon(0);
   EXPECT_EQ(cache_.take(here().context(), memory_.data(), memory_.size())->region, nullptr);
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(g_lines, 0);
+}
+
+class CopiedRegions : public Regions {
+ protected:
+  CopiedRegions() : Regions(false) {}
+};
+
+TEST_F(CopiedRegions, AreLoggedOnceForEachDaemon) {
+  cache_.take(here().context(), memory_.data(), memory_.size());
+  cache_.take(here().context(), memory_.data(), memory_.size() / 2);
+  EXPECT_EQ(g_lines, 1);
+  cache_.on_detached();
+  cache_.on_attached(here().context());
+  EXPECT_EQ(g_lines, 2);
 }
 
 }  // namespace
