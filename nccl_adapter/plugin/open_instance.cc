@@ -14,6 +14,7 @@
 #include "nccl_adapter/abi/setting_names.h"
 #include "nccl_adapter/daemon_link/system.h"
 #include "nccl_adapter/observe/log.h"
+#include "nccl_adapter/plugin/contexts.h"
 #include "nccl_adapter/plugin/instance_registry.h"
 #include "nccl_adapter/plugin/properties.h"
 #include "nccl_adapter/transport/address.h"
@@ -112,11 +113,11 @@ std::unique_ptr<Instance> open_patiently(const Settings& settings, uint64_t comm
   return instance;
 }
 
-/// A process that has used a daemon looks for it as long as its comms do: NCCL never asks a plugin
-/// again whose init failed, and its next communicator would use sockets. The first init waits, too,
-/// where the settings want Lyre: ranks may start while the daemon is restarted. So it does for a
-/// daemon that has no context left: it is there and wanted. Otherwise, where none answers, the
-/// first init fails at once: perhaps no daemon is wanted here.
+/// A process that has used a daemon looks for it as long as its comms do. The first init waits,
+/// too, where the settings want Lyre: ranks may start while the daemon is restarted, and NCCL never
+/// asks a plugin again whose init failed. So it does for a daemon that has no context left: it is
+/// there and wanted. Otherwise, where none answers, the first init fails at once: perhaps no daemon
+/// is wanted here.
 std::unique_ptr<Instance> find_daemon(const Settings& settings, uint64_t communicator) try {
   int failure = 0;
   std::unique_ptr<Instance> instance = Instance::open(settings, communicator, &failure);
@@ -139,7 +140,7 @@ std::unique_ptr<Instance> find_daemon(const Settings& settings, uint64_t communi
   die("LYRE_REQUIRED is set and no thread can be started (%s): ending this process", error.what());
 }
 
-/// A wrong name in LYRE_RAILS fails the first init. Later ones use those that are right: the daemon
+/// A wrong name in LYRE_RAILS fails the first init. Later those are used that are right: the daemon
 /// was perhaps restarted with other ports.
 bool has_usable_rails(Instance& instance) {
   std::string wrong;
@@ -153,10 +154,13 @@ bool has_usable_rails(Instance& instance) {
   return known_port_count() > 0 && !instance.ports().empty();
 }
 
+/// Versions of NCCL before 2.28 have one context, that of the process, which they never finalize.
+bool has_context() { return instance_registry().has_context() || !contexts().is_empty(); }
+
 /// With its last communicator NCCL 2.28 and later forget the number of devices, and ask again,
-/// unless they keep the plugin. Versions before have one context, which they never finalize.
+/// unless they keep the plugin.
 void forget_devices_as_nccl() {
-  if (instance_registry().has_context()) return;
+  if (has_context()) return;
   if (nccl_abi::keeps_plugin(std::getenv(nccl_abi::kPluginUsersSetting))) return;
   forget_first_port_count();
 }
@@ -181,14 +185,53 @@ std::unique_ptr<Instance> refuse_setting(const Settings& settings) {
   return nullptr;
 }
 
-}  // namespace
-
-std::unique_ptr<Instance> open_instance(uint64_t communicator) {
+/// `settings` as the environment has them. False: one is wrong.
+bool read_environment(Settings* settings) {
   warn_of_unknown_settings();
-  Settings settings;
-  if (!read_settings(&settings)) return refuse_setting(settings);
-  return open_instance(settings, communicator);
+  if (read_settings(settings)) return true;
+  refuse_setting(*settings);
+  return false;
 }
+
+/// NCCL is told of the ports that the daemon has now.
+void announce(Instance& instance) {
+  log_attached(instance);
+  const VerbsReport verbs = find_verbs(instance.settings());
+  instance.show_verbs(verbs.summary);
+  set_known_ports(instance.ports(), verbs.usable, instance.settings().latency_us);
+}
+
+/// Without waiting for a daemon that is away.
+std::unique_ptr<Instance> open_now(const Settings& settings, uint64_t communicator) try {
+  int failure = 0;
+  std::unique_ptr<Instance> instance = Instance::open(settings, communicator, &failure);
+  if (instance == nullptr) {
+    log_info("the Lyre daemon at %s takes no client now; this communicator will ask again: %s",
+             socket_path_text(settings), lyre_last_error());
+  }
+  return instance;
+} catch (const std::system_error& error) {
+  log_warn("cannot start a thread: %s", error.what());
+  return nullptr;
+}
+
+/// NCCL will count the ports anew: as many as the daemon has now. nullptr where it takes no client,
+/// or its ports are of no use: then NCCL gets as many as are known.
+std::unique_ptr<Instance> look_for_ports(const Settings& settings, uint64_t communicator) {
+  std::unique_ptr<Instance> instance = open_now(settings, communicator);
+  forget_devices_as_nccl();
+  if (instance != nullptr && (!has_usable_rails(*instance) || !has_enough_ports(*instance))) {
+    instance.reset();
+  }
+  if (instance == nullptr) {
+    count_known_ports();
+  } else {
+    announce(*instance);
+  }
+  return instance;
+}
+
+}  // namespace
 
 std::unique_ptr<Instance> open_instance(const Settings& settings, uint64_t communicator) {
   if (!is_possible(settings)) return refuse_setting(settings);
@@ -203,11 +246,27 @@ std::unique_ptr<Instance> open_instance(const Settings& settings, uint64_t commu
     }
     return nullptr;
   }
-  log_attached(*instance);
-  const VerbsReport verbs = find_verbs(settings);
-  instance->show_verbs(verbs.summary);
-  set_known_ports(instance->ports(), verbs.usable, settings.latency_us);
+  announce(*instance);
   return instance;
+}
+
+std::unique_ptr<Instance> open_process_instance() {
+  Settings settings;
+  return read_environment(&settings) ? open_instance(settings, 0) : nullptr;
+}
+
+std::optional<Prepared> prepare_instance(uint64_t communicator) {
+  Prepared prepared;
+  prepared.communicator = communicator;
+  const Settings& settings = prepared.settings;
+  if (!read_environment(&prepared.settings)) return std::nullopt;
+  if (known_port_count() == 0) {
+    prepared.instance = open_instance(settings, communicator);
+    if (prepared.instance == nullptr) return std::nullopt;
+  } else if (!has_context()) {
+    prepared.instance = look_for_ports(settings, communicator);
+  }
+  return prepared;
 }
 
 }  // namespace lyre::nccl_adapter

@@ -21,6 +21,7 @@
 #include "nccl_adapter/daemon_link/instance.h"
 #include "nccl_adapter/daemon_link/system.h"
 #include "nccl_adapter/observe/log.h"
+#include "nccl_adapter/plugin/contexts.h"
 #include "nccl_adapter/plugin/instance_registry.h"
 #include "nccl_adapter/plugin/open_instance.h"
 #include "nccl_adapter/plugin/profiler.h"
@@ -238,6 +239,15 @@ bool close_in_order(Instance* instance, Comm* comm) {
   return instance->is_over();
 }
 
+// The process's context is its instance.
+Result begin_call_for_new_comm(const void* context, InstanceCall* call) {
+  return guarded([&] {
+    if (contexts().is_one(context)) return contexts().open(context, call);
+    *call = instance_registry().begin_call(context);
+    return Result::kSuccess;
+  });
+}
+
 HandleBytes handle_bytes(void* handle) {
   return HandleBytes(static_cast<uint8_t*>(handle), nccl_abi::kHandleBytesMax);
 }
@@ -251,15 +261,18 @@ Result init_context(void** context, uint64_t communicator, nccl_abi::Logger logg
   set_profiler_callback(profiler);
   return guarded([&] {
     watch_forks();
-    *context = instance_registry().keep(open_instance(communicator));
-    return *context != nullptr ? Result::kSuccess : Result::kSystemError;
+    std::optional<Prepared> prepared = prepare_instance(communicator);
+    if (!prepared) return Result::kSystemError;
+    *context = contexts().add(std::move(*prepared));
+    return Result::kSuccess;
   });
 }
 
 Result finalize(void* context) {
   return guarded([&] {
     InstanceRegistry& all = instance_registry();
-    const InstanceCall call = all.begin_call(context);
+    const bool is_process = !contexts().is_one(context);
+    const InstanceCall call = all.begin_call(is_process ? context : contexts().remove(context));
     if (call == nullptr || !all.begin_finalize(call.get())) return Result::kSuccess;
     // Else the last close does it: NCCL 2.28.3 to 2.28.6 finalizes the context of a communicator
     // while a child, made with splitShare or shrinkShare, uses its comms.
@@ -275,7 +288,7 @@ Result init_process(nccl_abi::Logger logger, nccl_abi::ProfilerCallback profiler
     watch_forks();
     const std::lock_guard one_init(g_init_mutex);
     if (instance_registry().has_live_process_instance()) return Result::kSuccess;
-    return set_process_instance(open_instance(0));
+    return set_process_instance(open_process_instance());
   });
 }
 
@@ -317,7 +330,9 @@ Result devices(int* ndev) {
 Result listen(void* context, int dev, void* handle, void** listen_comm) {
   *listen_comm = nullptr;
   if (context == nullptr || refuse_inherited()) return Result::kInvalidUsage;
-  const InstanceCall call = instance_registry().begin_call(context);
+  InstanceCall call;
+  const Result opened = begin_call_for_new_comm(context, &call);
+  if (opened != Result::kSuccess) return opened;
   ListenComm* made = nullptr;
   const Result result = with_unless_over(
       call, kEndedContext, [&] { return call->listen(dev, handle_bytes(handle), &made); });
@@ -331,7 +346,9 @@ Result listen(void* context, int dev, void* handle, void** listen_comm) {
 Result connect(void* context, int dev, void* handle, void** send_comm) {
   *send_comm = nullptr;
   if (context == nullptr || refuse_inherited()) return Result::kInvalidUsage;
-  const InstanceCall call = instance_registry().begin_call(context);
+  InstanceCall call;
+  const Result opened = begin_call_for_new_comm(context, &call);
+  if (opened != Result::kSuccess) return opened;
   return with_unless_over(call, kEndedContext, [&] {
     Comm* made = nullptr;
     const Result result = call->connect(dev, handle_bytes(handle), &made);

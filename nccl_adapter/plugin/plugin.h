@@ -14,7 +14,9 @@ using nccl_abi::Result;
 
 inline constexpr const char* kPluginName = "Lyre";
 
-/// v11 on: a context of its own for each communicator.
+/// v11 on: a context of its own for each communicator. Fails where this process has used no daemon
+/// yet and finds none; afterwards the context may find it later, with its first listen() or
+/// connect(), which block then as init_process() does.
 Result init_context(void** context, uint64_t communicator, nccl_abi::Logger logger,
                     nccl_abi::ProfilerCallback profiler);
 /// Ends either kind of context: at once, or with the last close of what NCCL still uses of it.

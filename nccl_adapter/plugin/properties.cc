@@ -100,6 +100,12 @@ void forget_first_port_count() {
   known.first_count = 0;
 }
 
+void count_known_ports() {
+  KnownPorts& known = known_ports();
+  const std::lock_guard lock(known.mutex);
+  if (known.first_count == 0) known.first_count = known.list.size();
+}
+
 bool known_properties(int dev, Properties* out) {
   KnownPorts& known = known_ports();
   const std::lock_guard lock(known.mutex);

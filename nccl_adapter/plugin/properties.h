@@ -33,6 +33,8 @@ int first_port_count();
 /// The next set_known_ports() is the first again: NCCL will ask for the number again. The ports
 /// stay known until then.
 void forget_first_port_count();
+/// As if set_known_ports() had been called with the ports that are known.
+void count_known_ports();
 /// Fails: false with a line when there is no such port.
 bool known_properties(int dev, Properties* out);
 

@@ -67,6 +67,15 @@ Holdings holdings_without_contexts(const Rank& rank) {
 bool has_finalize(int abi) { return abi >= 11; }
 constexpr const char* kOneContext = "does not apply: all communicators share one context";
 
+// A communicator attaches to its daemon when it makes a connection.
+Result listen_once(NetPlugin& plugin) {
+  HandleBuffer handle{};
+  void* listening = nullptr;
+  const Result result = plugin.listen(0, handle.data(), &listening);
+  if (result != Result::kSuccess) return result;
+  return plugin.close_listen(listening);
+}
+
 TEST_P(Lifecycle, InitAndFinalizeManyTimesWithUnloadsBetween) {
   const RankBody body = [](Rank& rank) {
     const Holdings before = holdings_without_contexts(rank);
@@ -371,8 +380,8 @@ TEST_P(Lifecycle, AContextThatWasFinalizedIsRefused) {
   }});
 }
 
-// As while it is restarted. NCCL never asks a plugin again whose init failed.
-TEST_P(Lifecycle, ALaterInitWaitsForTheDaemon) {
+// As while it is restarted.
+TEST_P(Lifecycle, ALaterCommunicatorWaitsForTheDaemon) {
   if (!has_finalize(GetParam())) GTEST_SKIP() << kOneContext;
   expect_ranks({[](Rank&) {
     char folder[] = "/tmp/lyre-away-XXXXXX";
@@ -390,6 +399,7 @@ TEST_P(Lifecycle, ALaterInitWaitsForTheDaemon) {
     });
     const auto more = load_tested_plugin(GetParam());
     EXPECT_EQ(more->init(kCommId), Result::kSuccess) << logged_text();
+    EXPECT_EQ(listen_once(*more), Result::kSuccess) << logged_text();
     daemon.join();
     std::filesystem::remove_all(folder);
   }});
@@ -445,11 +455,31 @@ TEST_P(Lifecycle, ACommunicatorTakesThePlaceOfOneThatWasFinalized) {
     auto newer = load_tested_plugin(GetParam());
     ASSERT_EQ(older->init(kCommId), Result::kSuccess);
     ASSERT_EQ(newer->init(kCommId + 1), Result::kSuccess);
+    ASSERT_EQ(listen_once(*newer), Result::kSuccess);
     for (uint64_t i = 2; i < 20; ++i) {
       ASSERT_EQ(older->finalize(), Result::kSuccess);
       ASSERT_EQ(older->init(kCommId + i), Result::kSuccess) << logged_text();
+      ASSERT_EQ(listen_once(*older), Result::kSuccess) << logged_text();
       std::swap(older, newer);
     }
+  }});
+}
+
+// NCCL never finalizes a communicator that it aborts before the ranks have met.
+TEST_P(Lifecycle, AbandonedInitsHoldNothing) {
+  if (!has_finalize(GetParam())) GTEST_SKIP() << kOneContext;
+  const auto pair = own_daemons(kTwoContexts);
+  expect_ranks({[&](Rank& rank) {
+    ::setenv("LYRE_SOCKET", pair->socket(0).c_str(), 1);
+    std::vector<std::unique_ptr<NetPlugin>> abandoned;
+    Holdings one;
+    for (uint64_t i = 0; i < 20; ++i) {
+      abandoned.push_back(load_tested_plugin(GetParam()));
+      ASSERT_EQ(abandoned.back()->init(kCommId + i), Result::kSuccess) << logged_text();
+      if (i == 0) one = holdings_without_contexts(rank);
+    }
+    EXPECT_EQ(holdings_without_contexts(rank), one);
+    EXPECT_EQ(listen_once(*abandoned.back()), Result::kSuccess) << logged_text();
   }});
 }
 
@@ -474,7 +504,7 @@ TEST_P(Lifecycle, TheFirstInitWaitsForAContext) {
   }});
 }
 
-TEST_P(Lifecycle, ALaterInitWaitsForAContext) {
+TEST_P(Lifecycle, ALaterCommunicatorWaitsForAContext) {
   if (!has_finalize(GetParam())) GTEST_SKIP() << kOneContext;
   const auto pair = own_daemons(kTwoContexts);
   expect_ranks({[&](Rank&) {
@@ -492,6 +522,7 @@ TEST_P(Lifecycle, ALaterInitWaitsForAContext) {
     });
     const auto more = load_tested_plugin(GetParam());
     EXPECT_EQ(more->init(kCommId + 1), Result::kSuccess) << logged_text();
+    EXPECT_EQ(listen_once(*more), Result::kSuccess) << logged_text();
     frees_it.join();
   }});
 }

@@ -18,6 +18,7 @@
 #include "nccl_adapter/limits.h"
 #include "nccl_adapter/plugin/plugin.h"
 #include "tests/sim/adapter/rdma.h"
+#include "tests/unit/nccl_adapter/support/context_call.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
 
 namespace lyre::nccl_adapter {
@@ -69,7 +70,7 @@ class DeregistrationOverRdma : public TwoHosts {
     caller_ = before;
     return result;
   }
-  Instance& instance(size_t host) { return *static_cast<Instance*>(contexts_[host]); }
+  Instance& instance(size_t host) { return *call_with(contexts_[host]); }
   bool works_until(const std::function<bool()>& condition) {
     return until([&] {
       for (size_t host = 0; host < 2; ++host) {

@@ -13,6 +13,7 @@
 
 #include "nccl_adapter/plugin/plugin.h"
 #include "tests/sim/adapter/lyre_api.h"
+#include "tests/unit/nccl_adapter/support/context_call.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
 
 namespace lyre::nccl_adapter {
@@ -73,12 +74,13 @@ class CallsOfAParent : public TwoHosts {
 TEST_F(CallsOfAParent, ItsInstanceLivesUntilTheLastOneEnds) {
   const size_t before = attachments();
   {
-    InstanceCall first = instance_registry().begin_call(context_);
-    const InstanceCall second = instance_registry().begin_call(context_);
+    InstanceCall first = call_with(context_);
+    const InstanceCall second = call_with(context_);
     ASSERT_NE(second, nullptr);
     EXPECT_EQ(finalize(context_), Result::kSuccess);
     EXPECT_TRUE(second->is_over());
-    EXPECT_EQ(instance_registry().begin_call(context_), nullptr) << "no call begins any more";
+    EXPECT_EQ(call_with(context_), nullptr) << "no call begins any more";
+    EXPECT_EQ(instance_registry().begin_call(second.get()), nullptr);
     first.reset();
     EXPECT_EQ(attachments(), before);
   }

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdarg>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -38,10 +40,11 @@ void keep_verbs_line(nccl_abi::LogLevel, unsigned long, const char*, int, const 
   if (line.find("RDMA device") != std::string::npos) g_verbs_lines.push_back(line);
 }
 
-/// Inits of a process on a host with an RDMA device, whose port is down at first.
-class InitsWithRdma : public TwoHosts {
+/// Communicators that a process makes and uses, on a host with an RDMA device, whose port is down
+/// at first.
+class CommunicatorsWithRdma : public TwoHosts {
  protected:
-  InitsWithRdma() {
+  CommunicatorsWithRdma() {
     char name[] = "/tmp/lyre-inits-XXXXXX";
     directory_ = ::mkdtemp(name);
     ::setenv("LYRE_TELEMETRY_DIR", directory_.c_str(), 1);
@@ -52,7 +55,8 @@ class InitsWithRdma : public TwoHosts {
     adapter_sim::set_rdma(&rdma_);
     set_known_ports({}, {}, 0);  // as before the first init of a process
   }
-  ~InitsWithRdma() override {
+  ~CommunicatorsWithRdma() override {
+    for (void* listening : listening_) close_listen(listening);
     for (void* context : contexts_) finalize(context);
     EXPECT_EQ(rdma_.open_contexts(), 0u);
     adapter_sim::set_rdma(nullptr);
@@ -62,12 +66,15 @@ class InitsWithRdma : public TwoHosts {
   }
 
   void set_link(bool is_up) { rdma_.devices().front()->is_link_up = is_up; }
-  nccl_abi::Result init() {
+  nccl_abi::Result use() {
     g_verbs_lines.clear();
     void* context = nullptr;
     const nccl_abi::Result result = init_context(&context, 0, keep_verbs_line, nullptr);
-    if (context != nullptr) contexts_.push_back(context);
-    return result;
+    if (result != nccl_abi::Result::kSuccess) return result;
+    contexts_.push_back(context);
+    std::array<uint8_t, nccl_abi::kHandleBytesMax> handle{};
+    listening_.push_back(nullptr);
+    return listen(context, 0, handle.data(), &listening_.back());
   }
   /// What `lyre comms` says of RDMA, by instance.
   std::vector<std::string> shown() const {
@@ -85,34 +92,35 @@ class InitsWithRdma : public TwoHosts {
   std::string directory_;
   adapter_sim::RdmaNetwork rdma_{adapter_sim::RdmaSettings{}, events_, 1};
   std::vector<void*> contexts_;
+  std::vector<void*> listening_;
 };
 
-TEST_F(InitsWithRdma, SayWhyAPortIsNotUsedAsOfTheirTime) {
-  ASSERT_EQ(init(), nccl_abi::Result::kSuccess);
+TEST_F(CommunicatorsWithRdma, SayWhyAPortIsNotUsedAsOfTheirTime) {
+  ASSERT_EQ(use(), nccl_abi::Result::kSuccess);
   EXPECT_THAT(shown(), ElementsAre("sim0: the port is not active"));
   set_link(true);
-  ASSERT_EQ(init(), nccl_abi::Result::kSuccess);
+  ASSERT_EQ(use(), nccl_abi::Result::kSuccess);
   EXPECT_THAT(shown(), UnorderedElementsAre("sim0: the port is not active", ""));
 }
 
-TEST_F(InitsWithRdma, LogWhatIsKnownOfDevicesWhenItChanges) {
+TEST_F(CommunicatorsWithRdma, LogWhatIsKnownOfDevicesWhenItChanges) {
   set_link(true);
-  ASSERT_EQ(init(), nccl_abi::Result::kSuccess);
+  ASSERT_EQ(use(), nccl_abi::Result::kSuccess);
   set_link(false);
-  ASSERT_EQ(init(), nccl_abi::Result::kSuccess);
+  ASSERT_EQ(use(), nccl_abi::Result::kSuccess);
   EXPECT_THAT(g_verbs_lines,
               ElementsAre("NET/Lyre : RDMA device sim0, cannot be used: the port is not active"));
-  ASSERT_EQ(init(), nccl_abi::Result::kSuccess);
+  ASSERT_EQ(use(), nccl_abi::Result::kSuccess);
   EXPECT_THAT(g_verbs_lines, IsEmpty());
 }
 
-TEST_F(InitsWithRdma, ThatSendOverRdmaOnlyFailUntilAPortWasThereOnce) {
+TEST_F(CommunicatorsWithRdma, ThatSendOverRdmaOnlyFailUntilAPortWasThereOnce) {
   ::setenv("LYRE_VERBS", "only", 1);
-  EXPECT_EQ(init(), nccl_abi::Result::kSystemError);
+  EXPECT_EQ(use(), nccl_abi::Result::kSystemError);
   set_link(true);
-  EXPECT_EQ(init(), nccl_abi::Result::kSuccess);
+  EXPECT_EQ(use(), nccl_abi::Result::kSuccess);
   set_link(false);
-  EXPECT_EQ(init(), nccl_abi::Result::kSuccess) << "its comms wait for the port";
+  EXPECT_EQ(use(), nccl_abi::Result::kSuccess) << "its comms wait for the port";
 }
 
 }  // namespace

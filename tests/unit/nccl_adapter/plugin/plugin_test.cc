@@ -18,6 +18,7 @@
 #include "nccl_adapter/plugin/properties.h"
 #include "nccl_adapter/settings.h"
 #include "tests/sim/adapter/lyre_api.h"
+#include "tests/unit/nccl_adapter/support/context_call.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
 
 namespace lyre::nccl_adapter {
@@ -137,7 +138,7 @@ class ReceiverAtTheEnd : public TwoHosts {
 constexpr int64_t kFinalizeNs = int64_t{kFinalizeDrainMs} * 1'000'000;
 
 TEST_F(ReceiverAtTheEnd, DoesNotWaitForASenderWhoseProcessHasEnded) {
-  network_.kill_client(static_cast<Instance*>(sends_)->context());
+  network_.kill_client(call_with(sends_)->context());
   receive_for(10 * kMs);
   EXPECT_LT(close_receiver_ns(), kCloseWaitNs);
   EXPECT_LT(finalize_receiver_ns(), kFinalizeNs);
@@ -272,13 +273,20 @@ class RailsSetting : public TwoHosts {
   void finalize_all() {
     for (void* context : std::exchange(contexts_, {})) finalize(context);
   }
-  Result init(const char* rails) {
+  /// A communicator that is made and used.
+  Result use(const char* rails) {
     ::setenv("LYRE_RAILS", rails, 1);
     void* context = nullptr;
+    void* listening = nullptr;
+    std::array<uint8_t, nccl_abi::kHandleBytesMax> handle{};
     ::testing::internal::CaptureStderr();
-    const Result result = init_context(&context, 0, nullptr, nullptr);
+    Result result = init_context(&context, 0, nullptr, nullptr);
+    if (result == Result::kSuccess) {
+      contexts_.push_back(context);
+      result = listen(context, 0, handle.data(), &listening);
+    }
     said_ = ::testing::internal::GetCapturedStderr();
-    if (context != nullptr) contexts_.push_back(context);
+    close_listen(listening);
     return result;
   }
 
@@ -289,55 +297,55 @@ class RailsSetting : public TwoHosts {
   std::vector<void*> contexts_;
 };
 
-TEST_F(RailsSetting, AWrongNameFailsTheFirstInit) {
+TEST_F(RailsSetting, AWrongNameFailsTheFirstCommunicator) {
   for (const char* rails : {"rail9", "rail1,rail9"}) {
-    EXPECT_EQ(init(rails), Result::kSystemError) << rails;
+    EXPECT_EQ(use(rails), Result::kSystemError) << rails;
     EXPECT_THAT(said_, EndsWith("LYRE_RAILS names \"rail9\", allowed: own, all, rail0, rail1\n"));
   }
-  EXPECT_EQ(init("all,rail1"), Result::kSuccess) << said_;
+  EXPECT_EQ(use("all,rail1"), Result::kSuccess) << said_;
   EXPECT_EQ(known_port_count(), 1);
 }
 
 // The daemon was perhaps restarted, with other ports, since the first one.
-TEST_F(RailsSetting, ALaterInitUsesTheNamesThatAreRight) {
-  ASSERT_EQ(init("rail1"), Result::kSuccess) << said_;
-  EXPECT_EQ(init("rail1,rail9"), Result::kSuccess) << said_;
+TEST_F(RailsSetting, ALaterOneUsesTheNamesThatAreRight) {
+  ASSERT_EQ(use("rail1"), Result::kSuccess) << said_;
+  EXPECT_EQ(use("rail1,rail9"), Result::kSuccess) << said_;
   EXPECT_THAT(said_, HasSubstr("LYRE_RAILS names \"rail9\""));
   EXPECT_EQ(known_port_count(), 1);
-  EXPECT_EQ(init("rail9"), Result::kSystemError);
+  EXPECT_EQ(use("rail9"), Result::kSystemError);
   EXPECT_THAT(said_, Not(HasSubstr("has no port")));
 }
 
 // NCCL has asked for the number of devices, and uses as many in each communicator.
-TEST_F(RailsSetting, ALaterInitNeedsAsManyPortsAsTheFirst) {
-  ASSERT_EQ(init("rail0,rail1"), Result::kSuccess) << said_;
-  EXPECT_EQ(init("rail0,rail9"), Result::kSystemError);
+TEST_F(RailsSetting, ALaterOneNeedsAsManyPortsAsTheFirst) {
+  ASSERT_EQ(use("rail0,rail1"), Result::kSuccess) << said_;
+  EXPECT_EQ(use("rail0,rail9"), Result::kSystemError);
   EXPECT_THAT(said_, HasSubstr("at sim/0: 1, and 2 when this process began: restart the job"));
   EXPECT_EQ(known_port_count(), 2);
   Properties properties{};
   EXPECT_TRUE(known_properties(1, &properties)) << "the first communicator goes on";
 }
 
-TEST_F(RailsSetting, ALaterInitMayHaveFewerPortsThanOneInBetween) {
-  ASSERT_EQ(init("rail0"), Result::kSuccess) << said_;
-  EXPECT_EQ(init("rail0,rail1"), Result::kSuccess) << said_;
-  EXPECT_EQ(init("rail1"), Result::kSuccess) << said_;
+TEST_F(RailsSetting, ALaterOneMayHaveFewerPortsThanOneInBetween) {
+  ASSERT_EQ(use("rail0"), Result::kSuccess) << said_;
+  EXPECT_EQ(use("rail0,rail1"), Result::kSuccess) << said_;
+  EXPECT_EQ(use("rail1"), Result::kSuccess) << said_;
   EXPECT_EQ(known_port_count(), 1);
 }
 
 // NCCL 2.28 and later forget the number of devices with their last communicator, and ask again.
-TEST_F(RailsSetting, AnInitAfterTheLastCommunicatorMayHaveFewerPorts) {
-  ASSERT_EQ(init("rail0,rail1"), Result::kSuccess) << said_;
+TEST_F(RailsSetting, OneAfterTheLastCommunicatorMayHaveFewerPorts) {
+  ASSERT_EQ(use("rail0,rail1"), Result::kSuccess) << said_;
   finalize_all();
-  ASSERT_EQ(init("rail0"), Result::kSuccess) << said_;
+  ASSERT_EQ(use("rail0"), Result::kSuccess) << said_;
   EXPECT_EQ(known_port_count(), 1);
 }
 
-TEST_F(RailsSetting, AnInitAfterTheLastCommunicatorNeedsAsManyPortsWhereNcclKeepsThePlugin) {
+TEST_F(RailsSetting, OneAfterTheLastCommunicatorNeedsAsManyPortsWhereNcclKeepsThePlugin) {
   ::setenv(kKeepsPlugin, "1", 1);
-  ASSERT_EQ(init("rail0,rail1"), Result::kSuccess) << said_;
+  ASSERT_EQ(use("rail0,rail1"), Result::kSuccess) << said_;
   finalize_all();
-  EXPECT_EQ(init("rail0"), Result::kSystemError);
+  EXPECT_EQ(use("rail0"), Result::kSystemError);
   EXPECT_THAT(said_, HasSubstr("at sim/0: 1, and 2 when this process began: restart the job"));
 }
 

@@ -1,13 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <thread>
 
@@ -18,6 +14,7 @@
 #include "nccl_adapter/protocol/handle.h"
 #include "tests/sim/adapter/lyre_api.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
+#include "tests/unit/nccl_adapter/support/waiting_thread.h"
 
 extern "C" {
 extern const lyre::nccl_abi::NetV10 ncclNetPlugin_v10;
@@ -59,29 +56,8 @@ class ProcessInstance : public TwoHosts {
     EXPECT_EQ(listen_once(), Result::kSystemError);
     return events_.now_ns() - from_ns;
   }
-  /// Returns when the thread waits for this one, which is in a call.
-  static std::thread start_listening_too(Result* result) {
-    std::atomic<int> number{0};
-    std::thread other([&number, result] {
-      number = ::gettid();
-      *result = listen_once();
-    });
-    for (int ms = 0; ms < 10'000 && !is_asleep(number); ++ms)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    EXPECT_TRUE(is_asleep(number));
-    return other;
-  }
 
   const nccl_abi::NetV10& plugin_ = ncclNetPlugin_v10;
-
- private:
-  static bool is_asleep(int thread) {
-    if (thread == 0) return false;
-    std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
-    std::string text;
-    std::getline(file, text);
-    return text.find(") S ") != std::string::npos;
-  }
 };
 
 TEST_F(ProcessInstance, ListensWithoutAnotherInitAfterItsDaemonWasGivenUp) {
@@ -103,7 +79,7 @@ TEST_F(ProcessInstance, ThreadsThatLookForAnotherDaemonWaitAtTheSameTime) {
   Result other_result = Result::kSuccess;
   std::thread other;
   while_asleep = [&] {
-    if (!other.joinable()) other = start_listening_too(&other_result);
+    if (!other.joinable()) other = start_waiting([&] { other_result = listen_once(); });
   };
   EXPECT_EQ(listen_once(), Result::kSystemError);
   ASSERT_TRUE(other.joinable());
