@@ -19,6 +19,7 @@
 #include "daemon/command_line.h"
 #include "daemon/config/config.h"
 #include "daemon/host/capabilities.h"
+#include "daemon/host/kernel_queues.h"
 #include "daemon/host/machine_check.h"
 #include "daemon/host/machine_probe.h"
 #include "daemon/host/port_privileges.h"
@@ -96,6 +97,7 @@ int check_ahead(Config& config) {
 /// its connections are reset or hear nothing.
 void warn_of_machine(const Config& config) {
   for (const std::string& line : probe_machine(config, {})) spdlog::warn("{}", line);
+  for (const std::string& line : kernel_queues(config)) spdlog::warn("{}", line);
 }
 
 /// All that is wrong with the configuration on this machine, as exit status: whether another start
@@ -240,6 +242,7 @@ int run(int argc, char** argv) {
     std::printf("%s: right\n%s\n%s\n%s%s", options.config_path.c_str(),
                 placement_text(config).c_str(), ports_text(config).c_str(),
                 affinity_text(config, {}).c_str(), host_path_text(config).c_str());
+    for (const std::string& line : kernel_queues(config)) std::printf("%s\n", line.c_str());
     return 0;
   }
   const Status sockets = prepare_port_sockets(config);

@@ -58,6 +58,12 @@ std::string remedy_for(const std::string& driver, const std::string& release) {
          "/etc/modprobe.d/igb_uio.conf && modprobe igb_uio";
 }
 
+std::string remedy_for_absent(const std::string& driver, const Roots& roots) {
+  if (const std::string remedy = remedy_for(driver); !remedy.empty()) return remedy;
+  const std::string package = extra_modules_package(roots);
+  return package.empty() ? "" : "apt install " + package;
+}
+
 DriverChoice default_driver(const Nic& nic) {
   if (is_on_vmbus(nic)) return {kVmbusUserSpaceDriver, "it is on the VMbus of Hyper-V"};
   if (is_mana(nic)) {

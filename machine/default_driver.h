@@ -19,6 +19,10 @@ DriverChoice default_driver(const Nic& nic);
 /// those that upgrades install; empty: it should have it. `release`: as running_release().
 std::string remedy_for(const std::string& driver, const std::string& release = running_release());
 
+/// The command that provides a driver which is_driver_available() does not find: as remedy_for(),
+/// or the package of a module that the kernel should have. Empty: none is known.
+std::string remedy_for_absent(const std::string& driver, const Roots& roots);
+
 /// Azure's NIC. One PCI function of it has a port for each NIC of the machine.
 bool is_mana(const Nic& nic);
 

@@ -73,4 +73,18 @@ bool is_driver_available(const std::string& driver, const Roots& roots, const st
   return is_module_in(folder, driver);
 }
 
+/// os-release(5): ID has one name, ID_LIKE several, and both may have quotes.
+std::string extra_modules_package(const Roots& roots) {
+  for (std::string line : lines(roots.etc + "/os-release")) {
+    if (!line.starts_with("ID=") && !line.starts_with("ID_LIKE=")) continue;
+    line.erase(0, line.find('=') + 1);
+    std::erase_if(line, [](char c) { return c == '"' || c == '\''; });
+    const std::vector<std::string> names = words(line);
+    if (std::ranges::find(names, "ubuntu") != names.end()) {
+      return "linux-modules-extra-$(uname -r)";
+    }
+  }
+  return "";
+}
+
 }  // namespace lyre::machine

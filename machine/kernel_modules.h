@@ -28,4 +28,9 @@ bool is_module_in(const std::string& folder, const std::string& driver);
 /// modprobe would not find it. True where that folder has no index.
 bool is_driver_available(const std::string& driver, const Roots& roots, const std::string& folder);
 
+/// The package of the running kernel with the modules that Ubuntu keeps apart, which images of
+/// clouds come without: "linux-modules-extra-$(uname -r)", for a shell. Empty: /etc/os-release
+/// names neither Ubuntu nor a system like it.
+std::string extra_modules_package(const Roots& roots);
+
 }  // namespace lyre::machine

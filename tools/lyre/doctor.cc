@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "machine/kernel_modules.h"
 #include "machine/remote_logins.h"
 #include "tools/lyre/configured.h"
 #include "tools/lyre/doctor/config_checks.h"
@@ -62,7 +63,7 @@ std::vector<Finding> check_this_machine(const std::vector<std::string>& devices,
   std::vector<Finding> findings{check_kernel(system.release, system.machine)};
   append(findings, check_nics(nics));
   append(findings, {check_iommu(roots, nics, system.machine), check_lockdown(roots, nics),
-                    check_driver_modules(roots, nics)});
+                    check_driver_modules(roots, nics, machine::modules_folder())});
   append(findings, check_next_kernel(nics, system.release, "/lib/modules"));
   append(findings, check_write_combining(roots, nics, modprobe_text()));
   append(findings, {check_hugepages(roots, nics, devices, hugepages_needed_mib, has_daemon),

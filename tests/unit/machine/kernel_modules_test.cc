@@ -42,6 +42,19 @@ TEST_F(KernelModulesTest, ThoseThatAreLoadedAreAvailable) {
   }
 }
 
+TEST_F(KernelModulesTest, ThePackageOfMoreModulesIsOfUbuntuAndSystemsLikeIt) {
+  EXPECT_EQ(extra_modules_package(tree_.roots()), "") << "no file";
+  for (const char* other : {"ID=debian\n", "NAME=ubuntu\nID=debian\n", "ID=ubuntuish\n"}) {
+    tree_.write("etc/os-release", other);
+    EXPECT_EQ(extra_modules_package(tree_.roots()), "") << other;
+  }
+  for (const char* like : {"ID=ubuntu\n", "ID=\"ubuntu\"\n", "ID='ubuntu'\n",
+                           "ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n"}) {
+    tree_.write("etc/os-release", like);
+    EXPECT_EQ(extra_modules_package(tree_.roots()), "linux-modules-extra-$(uname -r)") << like;
+  }
+}
+
 TEST_F(KernelModulesTest, TheNewestKernelIsTheOneWithTheHighestNumbers) {
   const auto newer_than = [this](const std::string& release) {
     return newer_kernel(release, tree_.path("modules"));

@@ -97,7 +97,8 @@ TEST_F(DoctorIommu, IsBypassedByAVirtioNicThatTheHostGaveNone) {
 TEST_F(DoctorIommu, DoesNotMatterForTheModuleOfANicThatIsBound) {
   const auto modules = [this] {
     const machine::NicGuard guard(tree_.roots());
-    return check_driver_modules(tree_.roots(), nic_states(tree_.roots(), guard));
+    return check_driver_modules(tree_.roots(), nic_states(tree_.roots(), guard),
+                                tree_.path("modules"));
   };
   tree_.add_nic("0000:00:05.0", "0x1d0f 0xec20", "uio_pci_generic", "");
   tree_.add_nic("0000:00:06.0", "0x1d0f 0xec20", "vfio-pci", "");

@@ -26,6 +26,9 @@ class DoctorMachineTest : public ::testing::Test {
   std::vector<NicState> nics() {
     return nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
   }
+  Finding look_at_modules() {
+    return check_driver_modules(tree_.roots(), nics(), tree_.path("modules"));
+  }
   void add_nic_without_iommu() {
     tree_.add_nic("0000:00:05.0", "0x1af4 0x1000", "virtio-pci", "eth1");
   }
@@ -59,29 +62,29 @@ TEST_F(DoctorMachineTest, RemediesOnArmAreForArm) {
 }
 
 TEST_F(DoctorMachineTest, ModulesThatTheNicsNeed) {
-  expect(check_driver_modules(tree_.roots(), nics()), Verdict::kFine, "none loaded");
+  expect(look_at_modules(), Verdict::kFine, "none loaded");
   add_nic_with_iommu();
-  expect(check_driver_modules(tree_.roots(), nics()), Verdict::kNote, "none loaded");
+  expect(look_at_modules(), Verdict::kNote, "none loaded");
   tree_.write("sys/module/vfio_pci/refcnt", "0\n");
-  expect(check_driver_modules(tree_.roots(), nics()), Verdict::kFine, "vfio-pci");
+  expect(look_at_modules(), Verdict::kFine, "vfio-pci");
   add_nic_without_iommu();  // for which vfio-pci does not suffice
-  const Finding finding = check_driver_modules(tree_.roots(), nics());
+  const Finding finding = look_at_modules();
   expect(finding, Verdict::kNote, "vfio-pci");
   EXPECT_THAT(finding.mend, StartsWith("modprobe uio_pci_generic"));
   tree_.write("sys/bus/pci/drivers/uio_pci_generic/new_id", "");
-  expect(check_driver_modules(tree_.roots(), nics()), Verdict::kFine, "uio_pci_generic");
+  expect(look_at_modules(), Verdict::kFine, "uio_pci_generic");
 }
 
 TEST_F(DoctorMachineTest, AnEnaNeedsTheModuleThatSuitsEveryDpdk) {
   tree_.write("sys/bus/pci/drivers/uio_pci_generic/new_id", "");
   tree_.add_nic("0000:00:06.0", "0x1d0f 0xec20", "ena", "eth1");
-  const Finding finding = check_driver_modules(tree_.roots(), nics());
+  const Finding finding = look_at_modules();
   expect(finding, Verdict::kNote, "uio_pci_generic");
   EXPECT_EQ(finding.mend, machine::remedy_for("igb_uio"));
   EXPECT_THAT(finding.mend, HasSubstr("dpdk-kmods-dkms && echo 'options igb_uio wc_activate=1' > "
                                       "/etc/modprobe.d/igb_uio.conf && modprobe igb_uio"));
   tree_.write("sys/bus/pci/drivers/igb_uio/new_id", "");
-  expect(check_driver_modules(tree_.roots(), nics()), Verdict::kFine, "igb_uio");
+  expect(look_at_modules(), Verdict::kFine, "igb_uio");
 }
 
 // An unattended upgrade installs a kernel, and DKMS builds nothing without its headers.
@@ -177,7 +180,7 @@ TEST_F(DoctorMachineTest, Nics) {
 TEST_F(DoctorMachineTest, AnIntelVirtualFunctionThatGetsNoInterrupt) {
   tree_.write("sys/bus/pci/drivers/uio_pci_generic/new_id", "");
   tree_.add_nic("0000:00:06.0", "0x8086 0x1889", "iavf", "eth1");
-  const Finding module = check_driver_modules(tree_.roots(), nics());
+  const Finding module = look_at_modules();
   expect(module, Verdict::kNote, "uio_pci_generic");
   EXPECT_THAT(module.why, HasSubstr("(iavf)"));
   tree_.add_nic("0000:00:07.0", "0x8086 0x1889", "uio_pci_generic", "");
@@ -197,7 +200,8 @@ TEST_F(DoctorMachineTest, ANicThatLyredWouldRefuse) {
   const Finding refused = check_nics(states).at(0);
   expect(refused, Verdict::kNote, "driver gvnic, NUMA node 1: gVNIC needs DPDK 25.11");
   EXPECT_EQ(refused.mend, "if it is for Lyre: lyred of Debian 13");
-  expect(check_driver_modules(tree_.roots(), states), Verdict::kFine, "none loaded");
+  expect(check_driver_modules(tree_.roots(), states, tree_.path("modules")), Verdict::kFine,
+         "none loaded");
 }
 
 class DoctorConfigTest : public ::testing::Test {

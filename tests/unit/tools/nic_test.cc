@@ -186,6 +186,9 @@ TEST_F(NicTest, BindRefusesADriverThatTheKernelDoesNotHave) {
             "allowed: " +
                 machine::remedy_for("igb_uio"));
   EXPECT_THAT(refusal_of("uio_pci_generic"), HasSubstr("allowed: a kernel that has it"));
+  tree_.write("etc/os-release", "ID=ubuntu\n");
+  EXPECT_THAT(refusal_of("uio_pci_generic"),
+              HasSubstr("allowed: apt install linux-modules-extra-$(uname -r)"));
   tree_.write("sys/module/igb_uio/refcnt", "0\n");
   EXPECT_EQ(refusal_of("igb_uio"), "");
 }

@@ -28,6 +28,9 @@ constexpr std::string_view kAllowed = ", allowed: ";
 constexpr std::string_view kUnitNeeds = "; the unit of the service needs ";
 /// In the line about a port whose virtual function DPDK cannot drive.
 constexpr std::string_view kThroughHost = " sends and receives through the host";
+/// In the line about queues of an interface that a port on AF_XDP does not have, before those that
+/// it has. The remedy follows the next colon.
+constexpr std::string_view kQueuesOfKernel = " goes to the kernel, as the port has only queue";
 /// As the client library begins what a daemon said before it hung up, which has no code of its own.
 constexpr std::string_view kRefusal = "the daemon refused: ";
 
@@ -47,9 +50,17 @@ Finding host_path(const std::string& line) {
               allowed == std::string::npos ? "" : "use " + line.substr(allowed + kAllowed.size()));
 }
 
+Finding queues_of_kernel(const std::string& line) {
+  const size_t remedy = line.find(": ", line.find(kQueuesOfKernel));
+  return note("config", line.substr(0, remedy),
+              "connections whose packets arrive on the other queues time out",
+              remedy == std::string::npos ? "" : line.substr(remedy + 2));
+}
+
 /// A line of a check that found nothing wrong.
 Finding config_line(const std::string& line) {
   if (line.find(kThroughHost) != std::string::npos) return host_path(line);
+  if (line.find(kQueuesOfKernel) != std::string::npos) return queues_of_kernel(line);
   const size_t needs = line.find(kUnitNeeds);
   if (needs == std::string::npos) return fine("config", line);
   return note("config", line.substr(0, needs),

@@ -225,6 +225,15 @@ std::string missing_module(const std::vector<NicState>& nics, bool has_vfio, boo
   return missing;
 }
 
+/// Loads a module of the kernel, after the package that has it where modprobe would not find it.
+std::string load_command(const std::string& module, const machine::Roots& roots,
+                         const std::string& modules_folder) {
+  const std::string load = "modprobe " + module + "    # lyre nic bind does it as well";
+  if (machine::is_driver_available(module, roots, modules_folder)) return load;
+  const std::string remedy = machine::remedy_for_absent(module, roots);
+  return remedy.empty() ? "a kernel that has the module " + module : remedy + " && " + load;
+}
+
 /// Binds it again, as it is bound now.
 std::string keep_command(const machine::Nic& nic) {
   const bool is_forced = nic.driver == "vfio-pci" && !nic.has_iommu;
@@ -326,7 +335,8 @@ Finding check_lockdown(const machine::Roots& roots, const std::vector<NicState>&
   return fine("lockdown", mode + ", and no NIC that it matters to");
 }
 
-Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicState>& nics) {
+Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicState>& nics,
+                             const std::string& modules_folder) {
   const bool has_vfio = has_module(roots, "vfio_pci", "vfio-pci");
   const bool has_uio = has_module(roots, "uio_pci_generic", "uio_pci_generic");
   const bool has_igb = has_module(roots, "igb_uio", "igb_uio");
@@ -351,7 +361,7 @@ Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicS
           ? "without an IOMMU vfio-pci binds no NIC: the kernels of Debian have no no-IOMMU "
             "mode"
           : "DPDK drives a NIC through a module of the kernel",
-      "modprobe " + wanted + "    # lyre nic bind does it as well");
+      load_command(wanted, roots, modules_folder));
 }
 
 /// DKMS builds igb_uio for a kernel when its headers are installed.

@@ -21,7 +21,9 @@ Finding check_iommu(const machine::Roots& roots, const std::vector<NicState>& ni
                     std::string_view hardware);
 /// Lockdown, which comes with Secure Boot, and NICs that DPDK drives without VFIO.
 Finding check_lockdown(const machine::Roots& roots, const std::vector<NicState>& nics);
-Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicState>& nics);
+/// `modules_folder`: as machine::modules_folder().
+Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicState>& nics,
+                             const std::string& modules_folder);
 /// NICs that a boot binds to igb_uio: whether the newest kernel in `folder`, which is /lib/modules,
 /// has that module. `release`: of the kernel that runs. Nothing where all is well.
 std::vector<Finding> check_next_kernel(const std::vector<NicState>& nics,

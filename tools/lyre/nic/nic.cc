@@ -223,7 +223,7 @@ std::vector<std::string> bind_command(const std::vector<NicState>& states,
 void check_driver_is_available(const Nic& nic, const std::string& driver,
                                const machine::Roots& roots, const std::string& modules_folder) {
   if (machine::is_driver_available(driver, roots, modules_folder)) return;
-  const std::string remedy = machine::remedy_for(driver);
+  const std::string remedy = machine::remedy_for_absent(driver, roots);
   throw Failure(kExitFailure,
                 nic.address + " needs the kernel module " + driver +
                     ", which this kernel does not have, allowed: " +
