@@ -180,9 +180,12 @@ MemorySource private_memory(const char* why) {
 }
 
 /// After a call that opens a descriptor: errno has its reason, or `otherwise` is the reason.
-const char* reason_of_failed_open(const char* otherwise) {
+MemorySource after_failed_open(const char* otherwise) {
   const bool is_full = errno == EMFILE || errno == ENFILE;
-  return is_full ? "no descriptor is left to look at its mapping (RLIMIT_NOFILE)" : otherwise;
+  MemorySource source = private_memory(
+      is_full ? "no descriptor is left to look at its mapping (RLIMIT_NOFILE)" : otherwise);
+  source.may_pass = is_full;
+  return source;
 }
 
 }  // namespace
@@ -191,15 +194,15 @@ MemorySource find_source(const void* data, size_t bytes) {
   const auto begin = reinterpret_cast<uint64_t>(data);
   constexpr const char* kNotFound = "its mapping cannot be found";
   const File maps(std::fopen("/proc/self/maps", "re"));
-  if (maps == nullptr) return private_memory(reason_of_failed_open(kNotFound));
+  if (maps == nullptr) return after_failed_open(kNotFound);
   ProcessMapping first;
   if (!find_mapping(maps.get(), begin, first)) return private_memory(kNotFound);
   if (!first.is_shared) return private_memory("it is private memory");
   MemorySource source;
-  const char* why_no_file = "";
+  MemorySource no_file;
   if (!is_anonymous(first)) {
     source.file = find_descriptor(first);
-    why_no_file = reason_of_failed_open("it is of no open file of memory");
+    no_file = after_failed_open("it is of no open file of memory");
   }
   const uint64_t page_bytes =
       source.file.is_open() ? file_page_bytes(source.file.get(), first) : first.page_bytes;
@@ -215,7 +218,7 @@ MemorySource find_source(const void* data, size_t bytes) {
     source.kind = MemorySource::Kind::kSharedAnonymous;
     return source;
   }
-  if (!source.file.is_open()) return private_memory(why_no_file);
+  if (!source.file.is_open()) return no_file;
   // A file that shrinks under its region costs the context. One that allows no seal has none.
   static_cast<void>(::fcntl(source.file.get(), F_ADD_SEALS, F_SEAL_SHRINK));
   source.kind = MemorySource::Kind::kFile;

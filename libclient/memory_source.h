@@ -17,6 +17,7 @@ struct MemorySource {
   Kind kind = Kind::kPrivate;
   UniqueFd file;
   const char* why = "";
+  bool may_pass = false;       ///< what `why` says
   uint64_t mapping_begin = 0;  ///< the mapping that holds the first byte
   uint64_t mapping_end = 0;
   uint64_t page_begin = 0;  ///< address of the first whole page

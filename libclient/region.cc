@@ -36,6 +36,13 @@ int ask(lyre_context& context, Request& request, Control type, int descriptor, R
   return context.check();
 }
 
+/// Whether the daemon may answer differently later. ETIMEDOUT does not count: it comes from a
+/// memory helper that hangs, for which each request waits for seconds. Nor does EMFILE: a daemon
+/// without descriptors disconnects a client whose descriptor it cannot receive.
+bool may_pass(int error) {
+  return error == EAGAIN || error == EBUSY || error == EDQUOT || error == ENOMEM || error == ENOSPC;
+}
+
 /// Tells the daemon of the region. Returns 0 also when the daemon refuses it: then the region has
 /// the reason.
 int ask_to_register(lyre_region& region, const MemorySource& source) {
@@ -53,6 +60,7 @@ int ask_to_register(lyre_region& region, const MemorySource& source) {
   if (code != 0) return code;
   if (reply.error != 0) {
     region.why = reply.text;
+    region.may_pass = may_pass(reply.error);
     return 0;
   }
   region.name = reply.region;
@@ -143,6 +151,7 @@ int lyre_register(lyre_context* context, const void* data, size_t bytes, lyre_re
   const MemorySource source = find_source(data, bytes);
   if (source.kind == MemorySource::Kind::kPrivate) {
     region->why = source.why;
+    region->may_pass = source.may_pass;
   } else if (const int code = ask_to_register(*region, source); code != 0) {
     context->regions().remove(region);
     return code;
@@ -155,6 +164,10 @@ int lyre_region_is_direct(const lyre_region* region, const char** why) {
   const bool is_direct = region != nullptr && region->name != 0;
   if (why != nullptr) *why = region != nullptr && !is_direct ? region->why.c_str() : "";
   return is_direct ? 1 : 0;
+}
+
+int lyre_region_is_refused_for_now(const lyre_region* region) {
+  return region != nullptr && region->name == 0 && region->may_pass ? 1 : 0;
 }
 
 int lyre_region_is_in_use(const lyre_region* region) {

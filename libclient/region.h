@@ -11,9 +11,10 @@
 /// Memory that was registered on a context. Thread: the context's. Owner: the context.
 struct lyre_region {
   lyre_context* context = nullptr;
-  uint32_t place = 0;  ///< in the context's list of regions
-  uint32_t name = 0;   ///< the daemon's; 0: not registered there, sends are copied
-  std::string why;     ///< the reason when `name` is 0
+  uint32_t place = 0;     ///< in the context's list of regions
+  uint32_t name = 0;      ///< the daemon's; 0: not registered there, sends are copied
+  std::string why;        ///< the reason when `name` is 0
+  bool may_pass = false;  ///< that reason
   const uint8_t* begin = nullptr;
   uint64_t bytes = 0;
   uint64_t begin_offset = 0;  ///< of `begin` in what the daemon has mapped

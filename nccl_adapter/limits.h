@@ -129,6 +129,12 @@ inline constexpr int kAnswerDrainMs = 1000;
 inline constexpr int64_t kConnectAbandonedMinutes = 20;
 inline constexpr int64_t kConnectAbandonedNs = kConnectAbandonedMinutes * 60 * kNsPerSecond;
 
+/// Memory that the daemon refused for a reason that may pass is registered again no earlier than
+/// after this, and after each further refusal twice that, up to the limit. A registration holds the
+/// instance's lock, and may wait for a daemon that is upgraded at that moment.
+inline constexpr int64_t kAskAgainNsMin = 1'000'000'000;
+inline constexpr int64_t kAskAgainNsMax = 30'000'000'000;
+
 /// What `lyre comms` shows is renewed this often.
 inline constexpr int64_t kShowNs = 200'000'000;
 /// The progress thread makes progress when NCCL made no call for this long.

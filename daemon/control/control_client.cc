@@ -390,8 +390,10 @@ void ControlClient::open_mapping(const channel::RegisterRequest& request) {
 void ControlClient::add_region(ClientMemory memory) {
   const auto region = server_.registry_.regions().add(*context_, std::move(memory));
   if (!region.ok()) {
-    if (region.error().code == EDQUOT) {
-      log(spdlog::level::warn, "not registered: " + region.error().text);
+    // A client may ask again and again until the limit has room.
+    if (region.error().code == EDQUOT && region.error().text != logged_refusal_) {
+      logged_refusal_ = region.error().text;
+      log(spdlog::level::warn, "not registered: " + logged_refusal_);
     }
     return refuse_file(std::move(memory.file), region.error());
   }

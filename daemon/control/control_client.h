@@ -115,6 +115,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   uint16_t control_version_ = 0;          ///< of the context's client
   std::optional<uint32_t> left_context_;  ///< set while hang_up() waits for its workers
   std::string reason_;                    ///< for the Goodbye
+  std::string logged_refusal_;            ///< of memory, the last one
   std::optional<CaptureRegistry::Id> capture_;
   uint64_t awaited_mapping_ = 0;  ///< of the pending request, at the opener; 0: none
   uint32_t awaited_region_ = 0;   ///< of the pending request; 0: none

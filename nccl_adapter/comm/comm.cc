@@ -310,21 +310,21 @@ CommFacts Comm::facts() const {
   facts.peer_address = peer_.address;
   facts.operation = waiting != nullptr ? waiting->operation : last_operation_;
   facts.is_attached = environment_->is_attached();
-  const auto add = [&facts](const Lane& lane) {
+  const auto add = [&facts](const Lane& lane, std::string path) {
     facts.streams.push_back({.is_up = lane.is_up(),
                              .unacked_bytes = lane.is_up() ? lane.transport->unacked_bytes() : 0,
-                             .path = lane.path_text,
+                             .path = std::move(path),
                              .rail = lane.rail_text});
   };
   // Queue pairs first: the data takes them.
   for (const Lane* lane : queue_pairs_.lanes()) {
-    if (lane->attached > 0) add(*lane);
+    if (lane->attached > 0) add(*lane, queue_pairs_.path_text(*lane));
     view.redials += lane->remade;
     view.queue_pairs_lost += lane->attached - (lane->is_up() ? 1 : 0);
     view.copied_bytes += lane->copied_bytes();
   }
   for (const auto& lane : lanes_) {
-    if (lane->is_up() || lane->is_missed) add(*lane);
+    if (lane->is_up() || lane->is_missed) add(*lane, lane->path_text);
     view.redials += lane->remade;
     view.copied_bytes += lane->copied_bytes();
   }

@@ -99,6 +99,13 @@ bool QueuePairs::reads(const Memory* memory) const {
   });
 }
 
+std::string QueuePairs::path_text(const Lane& lane) const {
+  if (!lane.is_up() || !queue_pair(lane)->places().are_used()) return lane.path_text;
+  const bool is_written =
+      queue_pair(lane)->places().has_written() || lane.reader.has_written_payload;
+  return is_written ? lane.path_text : lane.path_text + " unused";
+}
+
 void QueuePairs::flush() {
   for (const auto& place : places_) {
     Lane& lane = place->lane;

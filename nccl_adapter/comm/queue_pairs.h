@@ -46,6 +46,9 @@ class QueuePairs {
   /// `lane`, one of these, would write the chunk's payload to where its receive is.
   bool writes(const Lane& lane, const Chunk& chunk) const;
   bool reads(const Memory* memory) const;
+  /// Of the lane, one of these: "rxe0 10.9.0.1 > 10.9.0.2, mode 2", or "mode 2 unused" as long as
+  /// no payload was written.
+  std::string path_text(const Lane& lane) const;
   /// Sends what waits for room.
   void flush();
   /// Gives up those that failed, or whose device does nothing.

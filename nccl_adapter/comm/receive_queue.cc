@@ -70,6 +70,7 @@ ReceiveQueue::Verdict ReceiveQueue::begin_frame(FrameProgress* reader) {
     case FrameType::kData:
       return begin_data(reader);
     case FrameType::kWritten:
+      reader->has_written_payload = true;
       return reader->is_of_queue_pair ? begin_data(reader) : Verdict::kBroken;
     case FrameType::kPing:
       return Verdict::kMore;

@@ -415,6 +415,7 @@ void Instance::tick() {
     count.look(passed_ns);
   }
   if (acceptor_ != nullptr) acceptor_->expire();
+  regions_.ask_again(context(), now_ns());
   if (!closes_abandoned_) return;
   // NCCL aborted: it closes only what connect() has given out.
   for (SendComm* comm : connecting_.take_abandoned(now_ns())) {

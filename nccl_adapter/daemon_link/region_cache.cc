@@ -2,25 +2,25 @@
 
 #include <algorithm>
 
-#include "nccl_adapter/limits.h"
 #include "nccl_adapter/observe/log.h"
 
 namespace lyre::nccl_adapter {
 
-void RegionCache::make_known(lyre_context* context, const Key& key, Memory* entry) {
+void RegionCache::make_known(lyre_context* context, Memory* entry) {
   // Small messages are copied in any case.
-  if (context == nullptr || key.second < kZeroCopyBytesMin) return;
+  if (context == nullptr || entry->bytes < kZeroCopyBytesMin) return;
   lyre_region* region = nullptr;
-  const int code = lyre_register(context, key.first, key.second, &region);
+  const int code = lyre_register(context, entry->data, entry->bytes, &region);
   // The next daemon is asked again.
   if (code == LYRE_E_DAEMON || code == LYRE_E_EXPELLED) return;
-  if (code != 0) return mention_copies(key.second, lyre_last_error());
+  if (code != 0) return mention_copies(entry->bytes, lyre_last_error());
   const char* why = nullptr;
   if (lyre_region_is_direct(region, &why) != 0) {
     entry->region = region;
     return;
   }
-  mention_copies(key.second, why);
+  mention_copies(entry->bytes, why);
+  if (lyre_region_is_refused_for_now(region) != 0) refused_.push_back(entry);
   lyre_deregister(region);
 }
 
@@ -36,14 +36,40 @@ Memory* RegionCache::take(lyre_context* context, const void* data, size_t bytes)
   if (is_new) {
     it->second.data = data;
     it->second.bytes = bytes;
-    make_known(context, key, &it->second);
+    make_known(context, &it->second);
   }
   ++it->second.users;
   return &it->second;
 }
 
+// What is refused again goes to the end: a smaller buffer may fit in what a limit has left.
+void RegionCache::ask_again(lyre_context* context, int64_t now_ns) {
+  if (refused_.empty()) {
+    wait_ = {};
+    return;
+  }
+  if (!wait_.until_ns) wait_.until_ns = now_ns + wait_.pause_ns;
+  if (now_ns < *wait_.until_ns) return;
+  Memory* entry = refused_.front();
+  refused_.pop_front();
+  make_known(context, entry);
+  if (entry->region != nullptr) {
+    wait_.pause_ns = kAskAgainNsMin;
+    if (refused_.empty() && std::exchange(is_mentioned_, false)) {
+      log_info("NCCL's memory that was refused is registered, and not copied any more");
+    }
+  } else if (!refused_.empty() && refused_.back() == entry) {
+    wait_.pause_ns = std::min(2 * wait_.pause_ns, kAskAgainNsMax);
+  } else {
+    // The next requests would fail for the same reason: each may wait for a helper that hangs.
+    refused_.clear();
+  }
+  wait_.until_ns = now_ns + wait_.pause_ns;
+}
+
 int RegionCache::give_back(Memory* entry) {
   if (--entry->users > 0) return 0;
+  std::erase(refused_, entry);
   const int code = lyre_deregister(entry->region);
   if (code == LYRE_E_TIMEDOUT) {
     log_warn("a port does not release NCCL's memory: %s", lyre_last_error());
@@ -54,11 +80,13 @@ int RegionCache::give_back(Memory* entry) {
 
 void RegionCache::on_detached() {
   for (auto& [key, entry] : entries_) entry.region = nullptr;
+  refused_.clear();
+  wait_ = {};
   is_mentioned_ = false;
 }
 
 void RegionCache::on_attached(lyre_context* context) {
-  for (auto& [key, entry] : entries_) make_known(context, key, &entry);
+  for (auto& [key, entry] : entries_) make_known(context, &entry);
 }
 
 }  // namespace lyre::nccl_adapter

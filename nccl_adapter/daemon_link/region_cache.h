@@ -2,10 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "lyre/lyre.h"
+#include "nccl_adapter/limits.h"
 #include "nccl_adapter/transport/environment.h"
 
 namespace lyre::nccl_adapter {
@@ -23,6 +26,11 @@ class RegionCache {
   /// NIC reads is in packets of a session that was reset.
   /// Fails: the LYRE_E code of the daemon's end, or LYRE_E_TIMEDOUT for such a NIC.
   int give_back(Memory* memory);
+  /// To be called in each tick. Registers again what the daemon refused for a reason that may pass,
+  /// as a limit or an upgrade: one buffer in a call, after kAskAgainNsMin, and after each refusal
+  /// twice the time before, up to kAskAgainNsMax. Blocks as take(): milliseconds, seconds for large
+  /// memory, and while the daemon is upgraded as long as lyre_register().
+  void ask_again(lyre_context* context, int64_t now_ns);
 
   /// The context is gone, and every region with it; there is a new one.
   void on_detached();
@@ -30,10 +38,17 @@ class RegionCache {
 
  private:
   using Key = std::pair<const void*, size_t>;
-  void make_known(lyre_context* context, const Key& key, Memory* memory);
+  /// When refused memory is asked for next.
+  struct Wait {
+    std::optional<int64_t> until_ns;  ///< none: as of the next tick
+    int64_t pause_ns = kAskAgainNsMin;
+  };
+  void make_known(lyre_context* context, Memory* memory);
   void mention_copies(size_t bytes, const char* why);
 
   std::map<Key, Memory> entries_;
+  std::deque<Memory*> refused_;  ///< of these, to be registered again, the next one first
+  Wait wait_;
   bool is_mentioned_ = false;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -9,11 +10,11 @@
 
 namespace lyre::nccl_adapter {
 
-/// One stream of a comm. Owner: the texts are borrowed.
+/// One stream of a comm. Owner: the rail's text is borrowed.
 struct StreamFacts {
   bool is_up = false;
   uint64_t unacked_bytes = 0;
-  std::string_view path;  ///< "rail0 > 10.9.0.2:4711"
+  std::string path;       ///< "rail0 > 10.9.0.2:4711"
   std::string_view rail;  ///< what of it others have in common: "over rail0"
 };
 

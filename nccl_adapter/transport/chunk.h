@@ -49,6 +49,7 @@ struct FrameProgress {
   bool is_begun = false;               ///< the frame's header was judged
   bool is_skipped = false;             ///< its payload goes nowhere
   bool is_of_queue_pair = false;       ///< the lane is for queue pairs
+  bool has_written_payload = false;    ///< the peer said so of some that it wrote (kWritten)
   std::vector<uint8_t> small_payload;  ///< of a frame that is not data, as far as it was read
 };
 

@@ -308,6 +308,11 @@ LYRE_API int lyre_register(lyre_context* context, const void* data, size_t bytes
 /* 1 when sends from the region are not copied, else 0. Then `*why` (unless `why` is NULL) is one
  * line with the reason, valid until lyre_deregister(). */
 LYRE_API int lyre_region_is_direct(const lyre_region* region, const char** why);
+/* 1 when sends from the region are copied for a reason that may pass: a limit of registered memory,
+ * an upgrade, no descriptor left in this process. After lyre_deregister() the memory may be
+ * registered again, and be direct then; try seldom, as lyre_register() blocks. 0 for other reasons,
+ * and where sends are not copied. */
+LYRE_API int lyre_region_is_refused_for_now(const lyre_region* region);
 /* 1 while lyre_deregister() would reset a session: a send from the region is not done, as far as
  * lyre_poll() has found out, and its session was not aborted and has not ended. Else 0, also where
  * sends are copied, and after the context has failed. Looks at every send of the context. */

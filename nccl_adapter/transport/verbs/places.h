@@ -30,6 +30,9 @@ class Places {
   bool on_place(const FrameHeader& place);
   /// Where the chunk's message is to be written. nullptr: the chunk goes in a frame.
   const FrameHeader* find(const Chunk& chunk) const;
+  /// Payload was written to one.
+  void note_written() { has_written_ = true; }
+  bool has_written() const { return has_written_; }
 
   // ---- The receiver's ----
 
@@ -44,6 +47,7 @@ class Places {
   Registrations& registrations_;
   bool is_receiver_;
   bool are_used_ = false;
+  bool has_written_ = false;
   std::array<FrameHeader, kRequestsPerComm> places_{};  ///< of message % size, as the peer said
   uint64_t exposed_ = 0;
 };

@@ -339,6 +339,7 @@ Io QueuePair::write_chunk(const Chunk& chunk) {
   write.wr.rdma.remote_addr = place.offset + chunk.header.offset;
   write.wr.rdma.rkey = place.bytes;
   if (!post(write, {&payload, 1}, chunk.memory)) return Io::kFailed;
+  places_.note_written();
   FrameHeader written = chunk.header;
   written.type = FrameType::kWritten;
   uint8_t* slot = send_slot();

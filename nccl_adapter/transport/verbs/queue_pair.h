@@ -48,7 +48,7 @@ class QueuePair final : public Transport {
   bool has_room(const Chunk& chunk) const;
   Places& places() { return places_; }
   PostedSends& sends() { return posted_; }
-  /// "rxe0 10.9.0.1 > 10.9.0.2, mode 2"
+  /// "rxe0 10.9.0.1 > 10.9.0.2, mode 2": the mode that both sides agreed on.
   std::string path_text() const;
   bool has_failed() const { return !why_.empty(); }
   /// Why it failed.

@@ -416,8 +416,10 @@ int lyre_register(lyre_context* context, const void* data, size_t bytes, lyre_re
   *out = nullptr;
   if (const int code = failed(context); code != 0) return code;
   if (!await_daemon(context)) return fail(LYRE_E_DAEMON, "no answer within two seconds");
+  ++context->host->memory_requests;
+  const bool is_refused = context->host->refuses_memory;
   *out = new lyre_region{context, static_cast<const uint8_t*>(data), bytes,
-                         network()->settings().is_memory_direct};
+                         network()->settings().is_memory_direct && !is_refused, is_refused};
   context->regions.push_back(*out);
   return 0;
 }
@@ -425,6 +427,10 @@ int lyre_register(lyre_context* context, const void* data, size_t bytes, lyre_re
 int lyre_region_is_direct(const lyre_region* region, const char** why) {
   *why = "the simulator says so";
   return region->is_direct ? 1 : 0;
+}
+
+int lyre_region_is_refused_for_now(const lyre_region* region) {
+  return region->is_refused_for_now ? 1 : 0;
 }
 
 int lyre_region_is_in_use(const lyre_region* region) {

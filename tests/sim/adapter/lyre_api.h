@@ -36,6 +36,7 @@ struct lyre_region {
   const uint8_t* data = nullptr;
   size_t bytes = 0;
   bool is_direct = true;
+  bool is_refused_for_now = false;
 };
 
 struct lyre_context {

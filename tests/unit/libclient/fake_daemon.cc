@@ -227,8 +227,8 @@ channel::DeregisterRequest FakeDaemon::take_deregistration() {
   return take_memory_request<channel::DeregisterRequest>(channel::Control::kDeregister);
 }
 
-void FakeDaemon::answer_registration(uint32_t region) {
-  answer_memory_request(channel::Control::kRegistered, region);
+void FakeDaemon::answer_registration(uint32_t region, int error) {
+  answer_memory_request(channel::Control::kRegistered, region, error);
 }
 
 void FakeDaemon::answer_deregistration(uint32_t region, int error) {

@@ -64,7 +64,7 @@ class FakeDaemon {
   uint64_t rings_heard(uint32_t worker = 0);
   /// Waits for what the client asks about memory.
   channel::RegisterRequest take_registration();
-  void answer_registration(uint32_t region);
+  void answer_registration(uint32_t region, int error = 0);
   channel::DeregisterRequest take_deregistration();
   void answer_deregistration(uint32_t region, int error = 0);
   /// Waits until the client has hung up; false after two seconds.

@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "daemon/base/daemon_limits.h"
 #include "tests/unit/libclient/fake_daemon.h"
@@ -68,6 +69,35 @@ TEST_F(Registration, OfAFileWithALongNameIsDirect) {
   const char* why = nullptr;
   EXPECT_EQ(1, lyre_region_is_direct(region_, &why)) << why;
   answer.get();
+}
+
+// The daemon's limits, and a daemon that is being replaced. Memory that it never takes is not worth
+// another request, and one that a stopped memory helper leaves unanswered is not, either.
+TEST_F(Registration, RefusedForAReasonThatPassesIsRefusedForNow) {
+  const auto is_refused_for_now = [this](int error) {
+    auto answer = std::async(std::launch::async, [this, error] {
+      daemon_.take_registration();
+      daemon_.answer_registration(error == 0 ? 7 : 0, error);
+    });
+    EXPECT_EQ(0, lyre_register(context_, memory_.data(), kRegionBytes, &region_));
+    answer.get();
+    EXPECT_EQ(error == 0 ? 1 : 0, lyre_region_is_direct(region_, nullptr));
+    return lyre_region_is_refused_for_now(region_) != 0;
+  };
+  for (const int error : {EAGAIN, EBUSY, EDQUOT, ENOMEM, ENOSPC}) {
+    EXPECT_TRUE(is_refused_for_now(error)) << error;
+  }
+  for (const int error : {0, EINVAL, EPERM, EPIPE, EMFILE, ETIMEDOUT}) {
+    EXPECT_FALSE(is_refused_for_now(error)) << error;
+  }
+  EXPECT_EQ(0, lyre_region_is_refused_for_now(nullptr));
+}
+
+TEST_F(Registration, OfPrivateMemoryIsNotRefusedForNow) {
+  const std::vector<uint8_t> own(kRegionBytes);
+  EXPECT_EQ(0, lyre_register(context_, own.data(), own.size(), &region_));
+  EXPECT_EQ(0, lyre_region_is_direct(region_, nullptr));
+  EXPECT_EQ(0, lyre_region_is_refused_for_now(region_));
 }
 
 /// A direct region, from which a session sends.

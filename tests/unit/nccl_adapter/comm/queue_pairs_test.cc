@@ -52,6 +52,8 @@ class CommsWithRdma : public Comms {
     adapter_sim::set_rdma(&rdma_);
     here().use(&here_devices_);
     there().use(&there_devices_);
+    here().set_verbs_mode(settings.verbs_mode);
+    there().set_verbs_mode(settings.verbs_mode);
     if (settings.uses_all_rails) use_all_rails();
     connect();
     EXPECT_TRUE(has_queue_pair());
@@ -170,6 +172,38 @@ TEST_F(CommsWithRdma, CopyNothingOfRegisteredMemoryBeforeItIsSent) {
   EXPECT_EQ(finish(*sender_, send), Result::kSuccess);
   EXPECT_EQ(sender_->facts().view.copied_bytes, 0u);
   EXPECT_EQ(sender_->remove_registration(registration), Result::kSuccess);
+}
+
+class CommsInModeTwo : public CommsWithRdma {
+ protected:
+  CommsInModeTwo() : CommsWithRdma({.verbs_mode = 2}) {}
+  /// What follows the last comma of its path.
+  static std::string mode_of(const Comm& comm) {
+    const std::string path = comm.facts().streams.front().path;
+    return path.substr(path.rfind(", ") + 2);
+  }
+};
+
+// It said "mode 2" also where all data was copied.
+TEST_F(CommsInModeTwo, ShowWhetherDataIsWritten) {
+  std::vector<uint8_t> out = numbered(4'000'000);
+  carry(out);
+  EXPECT_EQ(mode_of(*sender_), "mode 2 unused");
+  EXPECT_EQ(mode_of(*receiver_), "mode 2 unused");
+  std::vector<uint8_t> in(out.size());
+  const Registration* from = sender_->add_registration(out.data(), out.size());
+  const Registration* to = receiver_->add_registration(in.data(), in.size());
+  Request* receive = nullptr;
+  Request* send = nullptr;
+  EXPECT_EQ(receiver_->post(in.data(), in.size(), to, Operation{}, &receive), Result::kSuccess);
+  EXPECT_EQ(sender_->post(out.data(), out.size(), from, Operation{}, &send), Result::kSuccess);
+  EXPECT_EQ(finish(*receiver_, receive), Result::kSuccess);
+  EXPECT_EQ(finish(*sender_, send), Result::kSuccess);
+  EXPECT_EQ(in, out);
+  EXPECT_EQ(mode_of(*sender_), "mode 2");
+  EXPECT_EQ(mode_of(*receiver_), "mode 2");
+  EXPECT_EQ(sender_->remove_registration(from), Result::kSuccess);
+  EXPECT_EQ(receiver_->remove_registration(to), Result::kSuccess);
 }
 
 TEST_F(CommsWithRdma, ShowTheirQueuePairsAndHowManyWereLost) {

@@ -171,6 +171,28 @@ TEST_F(Instances, ResumesItsCommsWithADaemonThatCameBack) {
   EXPECT_TRUE(works_until([&] { return is_done(send); }));
 }
 
+// The limit of registered memory had room again after NCCL had registered its buffer.
+TEST_F(Instances, SendsInPlaceFromABufferThatTheDaemonRefusedAtFirst) {
+  network_.host(0).refuses_memory = true;
+  connect();
+  const Registration* registration = sender_->add_registration(data_.data(), data_.size());
+  const auto copied_by_a_send = [&] {
+    const uint64_t before = sender_->facts().view.copied_bytes;
+    Request* receive = post(receiver_);
+    Request* send = nullptr;
+    EXPECT_EQ(sender_->post(data_.data(), data_.size(), registration, Operation{}, &send),
+              Result::kSuccess);
+    EXPECT_TRUE(works_until([&] { return is_done(receive); }));
+    EXPECT_TRUE(works_until([&] { return is_done(send); }));
+    return sender_->facts().view.copied_bytes - before;
+  };
+  EXPECT_EQ(copied_by_a_send(), data_.size());
+  network_.host(0).refuses_memory = false;
+  run_progress_threads_for(4 * kAskAgainNsMin);
+  EXPECT_EQ(copied_by_a_send(), 0u);
+  EXPECT_EQ(sender_->remove_registration(registration), Result::kSuccess);
+}
+
 // The sender's daemon acknowledges for it, so it has longer than LYRE_RESUME_SECONDS and 2 s.
 TEST_F(Instances, WaitsForAStoppedSenderAfterItsOwnDaemonCameBack) {
   connect();

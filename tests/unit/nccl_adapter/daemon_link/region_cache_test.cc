@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "nccl_adapter/observe/log.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
 
@@ -67,6 +70,79 @@ TEST_F(Regions, ADaemonThatIsGoneIsNoReasonForCopies) {
   EXPECT_EQ(g_lines, 0);
 }
 
+/// Three buffers that the daemon has refused: its limit is used up.
+class RefusedRegions : public Regions {
+ protected:
+  RefusedRegions() {
+    host().refuses_memory = true;
+    for (size_t i = 1; i <= 3; ++i) {
+      taken_.push_back(cache_.take(here().context(), memory_.data(), memory_.size() / i));
+    }
+    asked_ = host().memory_requests;
+  }
+  adapter_sim::Host& host() { return network_.host(0); }
+  /// As an instance with this clock does.
+  void tick_until(int64_t now_ns) {
+    for (; now_ns_ < now_ns; now_ns_ += kTickNs) cache_.ask_again(here().context(), now_ns_);
+  }
+  size_t known() const {
+    return static_cast<size_t>(std::count_if(
+        taken_.begin(), taken_.end(), [](const Memory* own) { return own->region != nullptr; }));
+  }
+  uint32_t asked_again() { return host().memory_requests - asked_; }
+
+  std::vector<Memory*> taken_;
+
+ private:
+  uint32_t asked_ = 0;
+  int64_t now_ns_ = 0;
+};
+
+// They were copied for the rest of the communicator.
+TEST_F(RefusedRegions, AreRegisteredOneAfterTheOtherOnceTheLimitHasRoom) {
+  tick_until(kAskAgainNsMin / 2);
+  host().refuses_memory = false;
+  EXPECT_EQ(known(), 0u);
+  tick_until(kAskAgainNsMin + 2 * kTickNs);
+  EXPECT_EQ(known(), 1u) << "each registration holds the instance's lock";
+  tick_until(4 * kAskAgainNsMin);
+  EXPECT_EQ(known(), 3u);
+  tick_until(100 * kSecond);
+  EXPECT_EQ(asked_again(), 3u);
+  EXPECT_EQ(g_lines, 2) << "that they are copied, and that they are not any more";
+}
+
+TEST_F(RefusedRegions, AreAskedForLessAndLessOften) {
+  tick_until(32 * kSecond);
+  EXPECT_EQ(asked_again(), 5u) << "after 1, 3, 7, 15 and 31 s";
+  tick_until(122 * kSecond);
+  EXPECT_EQ(asked_again(), 8u) << "every 30 s";
+  EXPECT_EQ(g_lines, 1);
+}
+
+TEST_F(RefusedRegions, AreNotAskedForOnceTheyAreGivenBack) {
+  for (Memory* memory : taken_) cache_.give_back(memory);
+  tick_until(100 * kSecond);
+  EXPECT_EQ(asked_again(), 0u);
+}
+
+TEST_F(RefusedRegions, AreAskedForAtOnceWhenTheDaemonCameBack) {
+  cache_.on_detached();
+  tick_until(100 * kSecond);
+  EXPECT_EQ(asked_again(), 0u);
+  host().refuses_memory = false;
+  cache_.on_attached(here().context());
+  EXPECT_EQ(known(), 3u);
+}
+
+// A daemon that does not answer ends the context: the next one is asked.
+TEST_F(RefusedRegions, AreNotAskedForWhereTheDaemonIsGone) {
+  network_.kill_daemon(0);
+  tick_until(100 * kSecond);
+  EXPECT_EQ(known(), 0u);
+  EXPECT_EQ(asked_again(), 0u);
+}
+
 class CopiedRegions : public Regions {
  protected:
   CopiedRegions() : Regions(false) {}
@@ -79,6 +155,15 @@ TEST_F(CopiedRegions, AreLoggedOnceForEachDaemon) {
   cache_.on_detached();
   cache_.on_attached(here().context());
   EXPECT_EQ(g_lines, 2);
+}
+
+// What the daemon cannot map, it cannot map later.
+TEST_F(CopiedRegions, AreNotAskedForAgain) {
+  cache_.take(here().context(), memory_.data(), memory_.size());
+  for (int64_t now_ns = 0; now_ns < 100 * kSecond; now_ns += kTickNs) {
+    cache_.ask_again(here().context(), now_ns);
+  }
+  EXPECT_EQ(network_.host(0).memory_requests, 1u);
 }
 
 }  // namespace

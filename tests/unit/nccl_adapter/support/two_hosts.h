@@ -52,6 +52,7 @@ class TestEnvironment final : public Environment {
   const std::vector<lyre_port>& ports() const override { return ports_; }
   uint16_t listen_port() const override { return listen_port_; }
   void set_verbs(VerbsUse use) { settings_.verbs = use; }
+  void set_verbs_mode(int64_t mode) { settings_.verbs_mode = mode; }
   void use_all_rails() { settings_.uses_all_rails = true; }
   void use(VerbsDevices* devices) { verbs_ = devices; }
   void set_listen_port(uint16_t port) { listen_port_ = port; }
