@@ -5,6 +5,7 @@ usage: manifests_test.py SOURCE_ROOT CDI_FILE
 """
 
 import copy
+import fnmatch
 import importlib.util
 import json
 import os
@@ -72,7 +73,9 @@ class Kubernetes(unittest.TestCase):
     def setUp(self):
         self.daemon = documents("lyred.yaml")
         self.job = documents("job.yaml")[0]
+        self.on_service = documents("job_on_service.yaml")[0]
         self.domains = documents("domains.yaml")
+        self.jobs = [self.job["spec"], self.on_service["spec"], self.domains[1]["spec"]]
         self.pod = next(one for one in self.daemon
                         if one["kind"] == "DaemonSet")["spec"]["template"]["spec"]
 
@@ -80,7 +83,7 @@ class Kubernetes(unittest.TestCase):
         return next(one for one in self.pod["containers"] if one["name"] == name)
 
     def test_fields_are_those_of_the_api(self):
-        for document in [*self.daemon, self.job, *self.domains]:
+        for document in [*self.daemon, self.job, self.on_service, *self.domains]:
             self.assertEqual(api_breaches(document), [])
 
     def test_a_wrong_file_is_found(self):
@@ -100,9 +103,8 @@ class Kubernetes(unittest.TestCase):
             self.assertIn(said, found[0])
 
     def test_references_are_there(self):
-        self.assertEqual(list(pod_breaches(self.pod)), [])
-        self.assertEqual(list(pod_breaches(self.job["spec"])), [])
-        self.assertEqual(list(pod_breaches(self.domains[1]["spec"])), [])
+        for spec in (self.pod, *self.jobs):
+            self.assertEqual(list(pod_breaches(spec)), [])
         named = {(one["kind"], one["metadata"]["name"]) for one in self.daemon}
         for volume in self.pod["volumes"]:
             if "configMap" in volume:
@@ -181,7 +183,7 @@ class Kubernetes(unittest.TestCase):
         self.assertEqual(daemon_set["spec"]["updateStrategy"], {"type": "OnDelete"})
 
     def test_jobs_wait_for_a_daemon_that_the_kubelet_starts_again(self):
-        for spec in (self.job["spec"], self.domains[1]["spec"]):
+        for spec in self.jobs:
             settings = {one["name"]: one["value"] for one in spec["containers"][0]["env"]}
             self.assertGreaterEqual(int(settings["LYRE_RESUME_SECONDS"]), 120)
 
@@ -194,7 +196,7 @@ class Kubernetes(unittest.TestCase):
         self.assertGreaterEqual(patience, max(90, int(watchdog)))
 
     def test_the_job_has_nothing_privileged(self):
-        for spec in (self.job["spec"], self.domains[1]["spec"]):
+        for spec in self.jobs:
             self.assertFalse({"hostNetwork", "hostPID"} & set(spec))
             self.assertTrue(spec["securityContext"]["runAsNonRoot"])
             security = spec["containers"][0]["securityContext"]
@@ -205,10 +207,40 @@ class Kubernetes(unittest.TestCase):
                              self.job["spec"]["securityContext"]["supplementalGroups"])
 
     def test_a_job_writes_nothing_but_telemetry(self):
-        for spec in (self.job["spec"], self.domains[1]["spec"]):
+        for spec in self.jobs:
             for mount in spec["containers"][0]["volumeMounts"]:
                 self.assertEqual(mount.get("readOnly", False), mount["name"] != "telemetry",
                                  mount["name"])
+
+    # A type Directory or File that is not on the node keeps the pod from its start.
+    def test_a_job_on_the_service_mounts_what_the_packages_have(self):
+        plugin = read("debian/lyre-nccl.install").splitlines()[0]
+        folders = re.findall(r"^d (\S+)", read("config/lyre.tmpfiles"), re.MULTILINE)
+        for volume in self.on_service["spec"]["volumes"]:
+            path, kind = volume["hostPath"]["path"], volume["hostPath"]["type"]
+            if kind == "File":
+                self.assertTrue(fnmatch.fnmatch(path, "/" + plugin), path)
+            else:
+                self.assertEqual(kind, "Directory")
+                self.assertIn(path, folders)
+        mounts = {one["name"]: one["mountPath"]
+                  for one in self.on_service["spec"]["containers"][0]["volumeMounts"]}
+        settings = {one["name"]: one["value"]
+                    for one in self.on_service["spec"]["containers"][0]["env"]}
+        self.assertEqual(settings["NCCL_NET_PLUGIN"], mounts["plugin"])
+        self.assertEqual(settings["LYRE_TELEMETRY_DIR"], mounts["telemetry"])
+
+    def test_the_daemon_set_leaves_nodes_with_the_service_alone(self):
+        labels = self.on_service["spec"]["nodeSelector"]
+        self.assertFalse(set(labels) & set(self.pod["nodeSelector"]))
+
+    def test_jobs_differ_in_where_the_plugin_is_only(self):
+        here, there = copy.deepcopy(self.on_service["spec"]), copy.deepcopy(self.job["spec"])
+        for spec in (here, there):
+            del spec["nodeSelector"]
+            for entries in (spec["volumes"], spec["containers"][0]["volumeMounts"]):
+                entries[:] = [one for one in entries if one["name"] != "plugin"]
+        self.assertEqual(here, there)
 
     def test_a_pod_of_a_domain_gets_its_socket_only(self):
         config, pod = self.domains

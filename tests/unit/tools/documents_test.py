@@ -146,6 +146,47 @@ class Completion(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "_lyre\n", ""))
 
 
+class Pages(unittest.TestCase):
+    """The commands that the pages for users tell to run."""
+
+    def told(self):
+        """(page, command, its options), in backticks and in blocks."""
+        root = os.path.dirname(os.path.dirname(os.path.abspath(CONFIG)))
+        known = commands()
+        for page in [*glob.glob(os.path.join(root, "docs/user/*.md")),
+                     os.path.join(root, "README.md")]:
+            with open(page, encoding="utf-8") as file:
+                text = file.read()
+            for name, rest in re.findall(r"(?<![\w/])lyre ([a-z]+)\b([^`|#<>\n]*)", code_of(text)):
+                if name in known:
+                    yield os.path.basename(page), name, rest
+
+    def test_their_options_are_there(self):
+        helps, options_seen = {}, 0
+        for page, name, rest in self.told():
+            if name not in helps:
+                helps[name] = "".join(run(LYRE, *words).stdout for words in (
+                    ("--help",), (name, "--help"), *subcommand_helps(name)))
+            for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest):
+                options_seen += 1
+                self.assertRegex(helps[name], option + r"\b(?!-)",
+                                 f"{page}: lyre {name} {option}")
+        self.assertGreater(options_seen, 20)
+
+
+def code_of(text):
+    """What stands in backticks, and in blocks between ```."""
+    parts = text.split("```")
+    return "\n".join([*parts[1::2], *re.findall(r"`([^`\n]+)`", "\n".join(parts[0::2]))])
+
+
+def subcommand_helps(name):
+    shown = run(LYRE, name, "--help").stdout.split("Subcommands:\n")
+    lines = shown[1].splitlines() if len(shown) > 1 else []
+    return [(name, line.split()[0], "--help") for line in lines
+            if line.startswith("  ") and line[2] != " "]
+
+
 if __name__ == "__main__":
     CONFIG = sys.argv.pop()
     LYRED = sys.argv.pop()
