@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -27,6 +28,7 @@
 namespace lyre {
 namespace {
 
+constexpr const char* kIsSilent = "the memory helper does not answer";
 constexpr const char* kIsCopied =
     "shared anonymous memory of clients is copied from now on, until the daemon is restarted";
 
@@ -142,6 +144,7 @@ void MappingOpener::send_waiting() {
       answer_all(std::move(failed), sent.error());
     }
   }
+  fail_stuck();
   watch_oldest();
 }
 
@@ -184,7 +187,28 @@ void MappingOpener::fail_overdue() {
     request.is_answered = true;
     overdue.push_back(request.done);
   }
-  for (const Done& done : overdue) done(Error{ETIMEDOUT, "the memory helper does not answer"});
+  fail_stuck();
+  for (const Done& done : overdue) done(Error{ETIMEDOUT, kIsSilent});
+}
+
+/// Those that wait for a place which perhaps never becomes free.
+void MappingOpener::fail_stuck() {
+  const bool is_full = sent_.size() >= kMappingRequestsMax && are_overdue(std::nullopt);
+  Requests stuck;
+  for (auto next = waiting_.begin(); next != waiting_.end();) {
+    const auto request = next++;
+    const uint64_t user = request->second.user;
+    const bool has_places = sent_count_of(user) < kRequestsOfUserMax || !are_overdue(user);
+    if (is_full || !has_places) stuck.insert(waiting_.extract(request));
+  }
+  answer_all(std::move(stuck), {ETIMEDOUT, kIsSilent});
+}
+
+/// All requests at the helper, or all of this user.
+bool MappingOpener::are_overdue(const std::optional<uint64_t>& user) const {
+  return std::ranges::all_of(sent_, [&user](const auto& entry) {
+    return entry.second.is_answered || (user && entry.second.user != *user);
+  });
 }
 
 /// Of those whose user may have one more at the helper, the oldest of the user with fewest there.

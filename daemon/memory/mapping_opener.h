@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -78,7 +79,8 @@ class MappingOpener {
   /// Opens the mapping of the client at the other end of `client_socket` (borrowed until `done` or
   /// forget()), a client of `user`. Calls `done` later, from `io`. Returns a name for forget().
   /// Fails: as open_client_mapping(); ETIMEDOUT the client kept its mappings locked, or the helper
-  /// does not answer; EIO, EAGAIN the helper could not; EPIPE the helper has ended.
+  /// does not answer, or all places that the request could have are of requests that it does not
+  /// answer; EIO, EAGAIN the helper could not; EPIPE the helper has ended.
   uint64_t open(int client_socket, uint64_t user, const ForeignMapping& mapping, Done done);
   /// The client is gone: a request that waits is dropped. `done` of another one is still called.
   void forget(uint64_t id) { waiting_.erase(id); }
@@ -108,6 +110,8 @@ class MappingOpener {
   size_t sent_count_of(uint64_t user) const;
   void watch_oldest();
   void fail_overdue();
+  void fail_stuck();
+  bool are_overdue(const std::optional<uint64_t>& user) const;
   void give_up();
   void answer_all(Requests requests, const Error& error);
 

@@ -418,18 +418,56 @@ TEST(MappingPatience, AnOverdueRequestFailsOnceAndKeepsItsPlace) {
   FakeMappingHelper helper;
   MappingOpener opener(io, helper.process(), millis(1));
   std::vector<uint64_t> failed;
-  for (const uint64_t begin : {1, 2, 3}) {
+  const auto ask = [&](uint64_t begin) {
     opener.open(socket.get(), 100, {begin, 0}, [&failed, begin](const Result<OwnedFd>& opened) {
       EXPECT_EQ(opened.error().code, ETIMEDOUT);
       failed.push_back(begin);
     });
-  }
+  };
+  for (const uint64_t begin : {1, 2}) ask(begin);
   while (failed.size() < 2) io.run_one();
   EXPECT_EQ(helper.take(), (std::vector<uint64_t>{1, 2}));
   helper.answer(1);
+  io.poll();
+  ask(3);
   while (failed.size() < 3) io.run_one();
   EXPECT_EQ(helper.take(), std::vector<uint64_t>{3});
   EXPECT_EQ(failed, (std::vector<uint64_t>{1, 2, 3}));
+}
+
+// Its client would wait for ever.
+TEST(MappingPatience, ARequestForWhichNoPlaceBecomesFreeFails) {
+  boost::asio::io_context io;
+  const OwnedFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  FakeMappingHelper helper;
+  MappingOpener opener(io, helper.process(), millis(1));
+  std::vector<int> errors;
+  const auto ask = [&](uint64_t user) {
+    opener.open(socket.get(), user, {1, 0}, [&errors](const Result<OwnedFd>& opened) {
+      errors.push_back(opened.error().code);
+    });
+  };
+  const auto await = [&](size_t count) {
+    const test::Deadline deadline;
+    while (errors.size() < count && !deadline.is_over()) {
+      io.restart();
+      io.run_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_EQ(errors, std::vector<int>(count, ETIMEDOUT));
+  };
+  for (int i = 0; i < 3; ++i) ask(100);
+  await(3);
+  ask(100);
+  await(4);
+  EXPECT_EQ(helper.take().size(), 2u);
+  size_t asked = 4;
+  for (uint64_t user = 1; user < kMappingRequestsMax / 2; ++user) {
+    for (int i = 0; i < 2; ++i, ++asked) ask(user);
+  }
+  await(asked);
+  EXPECT_EQ(helper.take().size(), kMappingRequestsMax - 2);
+  ask(1000);  // which has none at the helper
+  await(asked + 1);
 }
 
 // A longer reply is taken as far as it is known.
