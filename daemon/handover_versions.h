@@ -26,6 +26,7 @@ constexpr uint16_t handover_version(record::Kind kind) {
     case kSession:
     case kPiece:
     case kReceived:
+    case kFailedOpen:
     case kEnd:
       return worker::kHandoverVersion;
     case kConnection:

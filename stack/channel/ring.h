@@ -103,6 +103,9 @@ class RingConsumer {
     ++head_;
     return copy;
   }
+  /// The last entry that was popped is the next one again. REQUIRES: pop() was the last call that
+  /// changed this end.
+  void put_back() { --head_; }
   void publish() {
     // Release: pairs with the acquire in RingProducer::room(). The entries were read before they
     // are reused.

@@ -14,7 +14,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 19;
+inline constexpr uint32_t kStatsVersion = 20;
 /// Between two passes of a worker over its rows, while it has work. What a worker without work
 /// wrote last is still so.
 inline constexpr int64_t kStatsPeriodNs = 50'000'000;
@@ -73,7 +73,9 @@ static_assert(sizeof(StatCounter) == 8);
   X(half_opens_cut, "handshakes of peers dropped for another connection")        \
   X(loopback_packets, "packets delivered locally")                               \
   X(copied_tx_bytes, "payload bytes the worker copied on the way out")           \
-  X(copied_rx_bytes, "payload bytes the worker copied on the way in")            \
+  X(copied_rx_bytes,                                                             \
+    "payload bytes the worker copied on the way in; packets from other workers " \
+    "count with headers")                                                        \
   X(client_copied_tx_bytes, "payload bytes that clients copied before sending")  \
   X(client_copied_rx_bytes, "payload bytes that clients copied when receiving")  \
   X(redirected_out, "packets of another worker's connections, sent on")          \
@@ -126,6 +128,7 @@ struct SessionView {
   uint32_t cwnd_bytes;
   uint32_t in_flight_bytes;
   uint32_t send_queue_bytes;
+  uint32_t unsent_bytes;  ///< of these, never sent
   uint32_t send_window_bytes;
   uint32_t receive_window_bytes;
   uint32_t receive_charged_bytes;

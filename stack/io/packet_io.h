@@ -101,7 +101,9 @@ struct IoCapabilities {
   bool operator==(const IoCapabilities&) const = default;
 };
 
-/// Counters that only the backend can count. Units: packets, or bytes where the name says so.
+/// Counters that only the backend can count. Units: packets, or bytes where the name says so. A TSO
+/// packet that the port's NIC cuts counts as the packets on the wire. A super-packet, sent or
+/// received, is one.
 struct IoCounters {
   uint64_t rx_packets = 0;
   uint64_t rx_bytes = 0;

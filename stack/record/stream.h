@@ -34,8 +34,9 @@ enum class Kind : uint16_t {
   kAttached = 20,  ///< a client's connection to a control socket
   kPrepared = 21,  ///< what the daemon that comes is, and which records it reads
   kLeftMemory = 22,  ///< memory of an ended context that its client still has open
+  kFailedOpen = 23,  ///< an open of the last kContext that failed, which its client was not told
 };
-inline constexpr uint16_t kKindsEnd = 23;  ///< one more than the last
+inline constexpr uint16_t kKindsEnd = 24;  ///< one more than the last
 
 struct Header {
   Kind kind = Kind::kNone;

@@ -106,6 +106,8 @@ SegmentOut make_data(Connection& c, const SeqRange& range, uint16_t one, bool is
   // follows.
   if (is_queue_end && !c.snd.ends_unpushed) out.flags.set(TcpFlags::kPsh);
   stamp(c, is_new && range.data_bytes > 0, out, now);
+  // stamp() counts one of those that it is cut into.
+  if (range.data_bytes > one) c.segments_sent += (range.data_bytes - 1) / one;
   return out;
 }
 

@@ -43,6 +43,7 @@ void ContextLifecycle::detach(const Command& command) {
   // A client that hung up and did not end may go on writing.
   context.last_submissions_max = context.resets_sessions ? 0 : channel::kSubmissionEntries;
   context.state = Context::State::kDetaching;
+  state_.notifier.forget_failed_opens(context);
   context.linger_until = state_.now + kLingerMax;
   ++detaching_count_;
 }

@@ -161,7 +161,7 @@ bool HandoverReader::read_context(record::Reader& in) {
                          .reason = "broke a rule before the daemon was upgraded"});
   }
   if (record.is_detaching) detaching_.push_back(record);
-  return read_loans(record, in) && read_leaving(record, in);
+  return read_loans(record, in) && read_leaving(record, in) && read_failed_opens(context, in);
 }
 
 bool HandoverReader::read_loans(const ContextRecord& record, record::Reader& in) {
@@ -196,6 +196,16 @@ bool HandoverReader::read_leaving(const ContextRecord& record, record::Reader& i
     const bool is_there = region.name == name && region.context == record.index;
     if (name == 0 || !is_there || region.is_leaving) return false;
     if (!state_.client_memory.try_begin_leaving(name)) return false;
+  }
+  return true;
+}
+
+bool HandoverReader::read_failed_opens(Context& context, record::Reader& in) {
+  while (in.next() == Kind::kFailedOpen) {
+    FailedOpen failed;
+    const auto list = [&](FieldReader& fields) { list_failed_open(fields, failed); };
+    if (!in.take(Kind::kFailedOpen, kHandoverVersion, list)) return false;
+    if (!state_.notifier.try_keep_failed_open(context, failed)) return false;
   }
   return true;
 }

@@ -53,6 +53,7 @@ class HandoverReader {
   bool read_context(record::Reader& in);
   bool read_loans(const ContextRecord& record, record::Reader& in);
   bool read_leaving(const ContextRecord& record, record::Reader& in);
+  bool read_failed_opens(Context& context, record::Reader& in);
   bool read_listeners(uint32_t count, record::Reader& in);
   bool may_listen_at(const IpAddress& address) const;
   bool read_session(record::Reader& in);

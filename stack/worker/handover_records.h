@@ -80,6 +80,17 @@ void list_loan(Fields& fields, T& record) {
   fields.number(record.charge_bytes, 0u, 1u << 20);
 }
 
+/// Those of a context follow its other records; their number is not written.
+template <typename Fields, typename T>
+void list_failed_open(Fields& fields, T& failed) {
+  fields.number(failed.cookie);
+  fields.one_of(failed.status, channel::EndStatus::kAddressLost);
+  fields.address(failed.tuple.local.address);
+  fields.number(failed.tuple.local.port);
+  fields.address(failed.tuple.remote.address);
+  fields.number(failed.tuple.remote.port);
+}
+
 struct ListenerRecord {
   uint32_t index = 0;
   uint32_t generation = 0;

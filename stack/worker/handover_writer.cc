@@ -135,6 +135,10 @@ void HandoverWriter::write_context(uint32_t index, record::Writer& out) const {
   for (const uint32_t name : leaving) {
     out.add(Kind::kLeaving, kHandoverVersion, [&](FieldWriter& fields) { fields.number(name); });
   }
+  state_.notifier.for_each_failed_open(context, [&](const FailedOpen& failed) {
+    out.add(Kind::kFailedOpen, kHandoverVersion,
+            [&](FieldWriter& fields) { list_failed_open(fields, failed); });
+  });
 }
 
 void HandoverWriter::write_session(uint32_t conn, record::Writer& out) {

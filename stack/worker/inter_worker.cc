@@ -113,10 +113,12 @@ void InterWorker::on_migrated_connection(const WorkerMessage& message) {
 void InterWorker::refuse_migration(const FourTuple& tuple, const WorkerMessage::Migration& moved) {
   state_.stats.worker->connect_failures.add(1);
   Context& context = state_.contexts[moved.context];
-  if (context.completions.room() == 0)
-    return parts_.replies.expel(context, "no room to say that a connect failed");
-  state_.notifier.answer_open(context, channel::Event::kConnectFailed,
-                              channel::EndStatus::kNoResources, moved.cookie, {}, tuple);
+  const FailedOpen failed{.cookie = moved.cookie,
+                          .tuple = tuple,
+                          .status = channel::EndStatus::kNoResources,
+                          .link = {}};
+  if (!state_.notifier.try_fail_open(context, failed))
+    parts_.replies.expel(context, "no room to say that a connect failed");
 }
 
 }  // namespace lyre::worker

@@ -136,8 +136,9 @@ PacketFate SegmentInput::on_connection_segment(uint32_t conn, io::PacketBuf* pac
 /// now.
 void SegmentInput::deliver(const MergedSegment& merged) {
   const bool is_there = state_.find_connection(merged.tuple) == merged.conn;
-  if (!is_there) state_.drop(Drop::kTcpNoConnection);
-  if (!is_there || on_segment(merged.conn, merged.segment) == PacketFate::kUnused) {
+  const uint32_t packets = merged.segment.segment_count;
+  if (!is_there) state_.drop(Drop::kTcpNoConnection, packets);
+  if (!is_there || on_segment(merged.conn, merged.segment, packets) == PacketFate::kUnused) {
     parts_.payload.release_chain(merged.segment.payload.slot);
   }
 }
@@ -146,17 +147,20 @@ void SegmentInput::deliver_merged() {
   while (!merger_.is_empty()) deliver(merger_.take_oldest());
 }
 
-PacketFate SegmentInput::on_segment(uint32_t conn, const tcp::SegmentIn& segment) {
+PacketFate SegmentInput::on_segment(uint32_t conn, const tcp::SegmentIn& segment,
+                                    uint32_t packets) {
   state_.stats.worker->tcp_segments_in.add(segment.segment_count);
-  if (segment.payload_bytes == 0 || may_keep_payload(conn, segment)) return input(conn, segment);
+  if (segment.payload_bytes == 0 || may_keep_payload(conn, segment)) {
+    return input(conn, segment, packets);
+  }
   tcp::SegmentIn refused = segment;
   refused.has_room = false;
-  const PacketFate fate = input(conn, refused);
+  const PacketFate fate = input(conn, refused, packets);
   parts_.pressure.on_refused(conn);
   return fate;
 }
 
-PacketFate SegmentInput::input(uint32_t conn, const tcp::SegmentIn& segment) {
+PacketFate SegmentInput::input(uint32_t conn, const tcp::SegmentIn& segment, uint32_t packets) {
   const tcp::Effects effects = state_.engine.on_segment(conn, segment, state_.now);
   if (effects.payload_kept) {
     parts_.payload.on_kept(conn, segment.segment_count);
@@ -166,6 +170,8 @@ PacketFate SegmentInput::input(uint32_t conn, const tcp::SegmentIn& segment) {
   }
   if (effects.acked_bytes > 0) parts_.holds.on_acked(conn, segment.ack);
   parts_.lifecycle.apply(conn, effects);
+  // apply() counts one.
+  if (effects.drop && !effects.payload_kept) state_.drop(*effects.drop, packets - 1);
   return effects.payload_kept ? PacketFate::kKept : PacketFate::kUnused;
 }
 

@@ -53,8 +53,9 @@ class SegmentInput {
                                           const ip::TcpInput& input, const tcp::SegmentIn& segment);
   PacketFate on_connection_segment(uint32_t conn, io::PacketBuf* packet, const ip::TcpInput& input,
                                    const tcp::SegmentIn& segment);
-  PacketFate on_segment(uint32_t conn, const tcp::SegmentIn& segment);
-  PacketFate input(uint32_t conn, const tcp::SegmentIn& segment);
+  /// `packets`: how many were merged. A super-packet is one.
+  PacketFate on_segment(uint32_t conn, const tcp::SegmentIn& segment, uint32_t packets = 1);
+  PacketFate input(uint32_t conn, const tcp::SegmentIn& segment, uint32_t packets);
   bool may_keep_payload(uint32_t conn, const tcp::SegmentIn& segment) {
     return state_.accounts.is_plentiful(state_.memory.rx_slots_free()) || has_share(conn, segment);
   }

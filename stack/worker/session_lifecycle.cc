@@ -118,8 +118,9 @@ void SessionLifecycle::forget_context(uint32_t conn) {
   queue_orphan(conn);
 }
 
-channel::EndStatus SessionLifecycle::open(uint32_t context, const Endpoint& local,
-                                          const Endpoint& remote, uint64_t cookie, uint32_t& conn) {
+std::optional<channel::EndStatus> SessionLifecycle::open(uint32_t context, const Endpoint& local,
+                                                         const Endpoint& remote, uint64_t cookie,
+                                                         uint32_t& conn) {
   if (!local.address.is_unspecified() && !state_.routes.is_own(local.address)) {
     return channel::EndStatus::kAddressUnknown;
   }
@@ -140,7 +141,7 @@ channel::EndStatus SessionLifecycle::open(uint32_t context, const Endpoint& loca
   } else if (is_in_use(tuple) || is_for_another_user(state_, tuple, context)) {
     return channel::EndStatus::kAddressInUse;
   }
-  if (!state_.router.can_claim(tuple)) return channel::EndStatus::kNoResources;
+  if (!state_.router.can_claim(tuple)) return std::nullopt;
   make_room();
   conn = state_.engine.open_active(tuple, connection_config(*route), state_.now);
   if (conn == tcp::kNoConn) return channel::EndStatus::kNoResources;
@@ -186,6 +187,7 @@ std::optional<uint16_t> SessionLifecycle::choose_port(const IpAddress& local,
   const uint32_t count_max = tries_all ? mine : kPortsTriedMax;
   auto step = static_cast<uint32_t>(state_.rng.below(mine));
   std::optional<uint16_t> any;
+  std::optional<uint16_t> unclaimable;
   for (uint32_t i = 0; i < count_max && (!any || i < kPortsToHashMax); ++i) {
     if (i > 0) step = tries_all ? (step + 1) % mine : static_cast<uint32_t>(state_.rng.below(mine));
     const auto port =
@@ -194,6 +196,10 @@ std::optional<uint16_t> SessionLifecycle::choose_port(const IpAddress& local,
     if (state_.listeners.is_port_used(port)) continue;
     const FourTuple tuple = {{local, port}, remote};
     if (is_in_use(tuple)) continue;
+    if (through != nullptr && !state_.router.can_claim(tuple)) {
+      unclaimable = port;
+      continue;
+    }
     const auto queue = through == nullptr ? std::nullopt : through->receive_queue_of(tuple);
     // Where the queue is unknown the open may move. Then it needs a home that knows its claims.
     const bool is_good = through == nullptr || (queue ? *queue == state_.config.index
@@ -201,7 +207,7 @@ std::optional<uint16_t> SessionLifecycle::choose_port(const IpAddress& local,
     if (is_good) return port;
     if (!any) any = port;
   }
-  return any;
+  return any ? any : unclaimable;
 }
 
 void SessionLifecycle::note_changes(uint32_t conn) {
@@ -353,7 +359,9 @@ void SessionLifecycle::end(uint32_t conn, tcp::EndReason reason) {
   ended.is_over = true;
   if (ended.end_status == channel::EndStatus::kOk) ended.end_status = status_of(reason);
   trace_.end(conn);
-  if (reason == tcp::EndReason::kReset) state_.stats.worker->tcp_resets_in.add(1);
+  // A handshake that was not complete is no connection: any host can begin one and reset it.
+  const bool was_reset = reason == tcp::EndReason::kReset && !ended.is_embryonic;
+  if (was_reset) state_.stats.worker->tcp_resets_in.add(1);
   if (ended.listener != session::kNoIndex) leave_listener(conn);
   if (reason != tcp::EndReason::kClosed) {
     // Bytes that can no longer be sent are finished; bytes not yet delivered in order are lost.

@@ -36,9 +36,10 @@ class SessionLifecycle {
         trace_(state) {}
 
   tcp::ConnectionConfig connection_config(const ip::RouteResult& route) const;
-  /// Opens a session for a client. On kOk `conn` is its index.
-  channel::EndStatus open(uint32_t context, const Endpoint& local, const Endpoint& remote,
-                          uint64_t cookie, uint32_t& conn);
+  /// Opens a session for a client. On kOk `conn` is its index. Empty: the ring to the home of the
+  /// 4-tuple has no room for the claim now; nothing is changed, and a later turn may ask again.
+  std::optional<channel::EndStatus> open(uint32_t context, const Endpoint& local,
+                                         const Endpoint& remote, uint64_t cookie, uint32_t& conn);
   /// The home of the 4-tuple says that another worker has it: an open of it here fails.
   void refuse_open(const FourTuple& tuple);
   /// An open that the peer has not answered fails. Its 4-tuple is free at once, unless the client's
@@ -46,8 +47,8 @@ class SessionLifecycle {
   void fail_open(uint32_t conn, channel::EndStatus status);
   /// RFC 6056 3.3.2: a random port of those that are this worker's and free towards `remote`. If
   /// one is found soon, packets that come back to it through `through` are received here: clients
-  /// spread their sessions over the workers, and so NICs spread them over their queues. Empty: all
-  /// that were tried are used.
+  /// spread their sessions over the workers, and so NICs spread them over their queues. With
+  /// `through`, a port that can be claimed now comes first. Empty: all that were tried are used.
   std::optional<uint16_t> choose_port(const IpAddress& local, const Endpoint& remote,
                                       const Port* through = nullptr);
   /// The new connection becomes a session, without a client yet.

@@ -52,6 +52,7 @@ channel::SessionView view_of(const WorkerState& state, uint32_t conn) {
   view.cwnd_bytes = info.cwnd_bytes;
   view.in_flight_bytes = info.in_flight_bytes;
   view.send_queue_bytes = info.send_queue_bytes;
+  view.unsent_bytes = info.unsent_bytes;
   view.send_window_bytes = info.send_window_bytes;
   view.receive_window_bytes = info.receive_window_bytes;
   view.receive_charged_bytes = info.receive_charged_bytes;

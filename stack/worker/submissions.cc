@@ -42,6 +42,7 @@ size_t Submissions::take_of(Context& context, const char*& broken_rule) {
   // A client that left reads no answer, so it needs no room for one, and opens nothing.
   const bool has_left = context.state == Context::State::kDetaching;
   const size_t opens_max = opens_ + kOpensPerContextMax;
+  context.waits_to_open = false;
   size_t count = 0;
   while (count < kSubmissionsPerContextMax && opens_ < opens_max &&
          context.submissions.available() > 0) {
@@ -51,7 +52,11 @@ size_t Submissions::take_of(Context& context, const char*& broken_rule) {
     if (has_left && (entry.op == channel::Op::kConnect || entry.op == channel::Op::kListen))
       continue;
     broken_rule = on_submission(context, entry);
-    if (broken_rule != nullptr) break;
+    if (context.waits_to_open) {
+      context.submissions.put_back();
+      --count;
+    }
+    if (broken_rule != nullptr || context.waits_to_open) break;
   }
   if (count > 0) context.submissions.publish();
   if (context.submissions.is_broken()) broken_rule = "submission ring index out of range";
@@ -61,12 +66,12 @@ size_t Submissions::take_of(Context& context, const char*& broken_rule) {
 bool Submissions::are_waiting() const { return is_any_waiting(true); }
 bool Submissions::are_held_up() const { return is_any_waiting(false); }
 
-/// Of a client whose completion ring has room, or has none.
+/// Of a client whose next submission has room for what it leads to, or has none.
 bool Submissions::is_any_waiting(bool has_room) const {
   for (const uint32_t index : state_.contexts.in_use()) {
     Context& context = state_.contexts[index];
     if (context.state == Context::State::kAttached && context.submissions.available() > 0 &&
-        (context.completions.room() > 0) == has_room) {
+        (context.completions.room() > 0 && !context.waits_to_open) == has_room) {
       return true;
     }
   }
@@ -124,17 +129,21 @@ const char* Submissions::on_connect(Context& context, const channel::Submission&
   const Endpoint remote = endpoint_of(open.remote_address, open.remote_port);
   const Endpoint local = endpoint_of(open.local_address, open.local_port);
   uint32_t conn = tcp::kNoConn;
-  channel::EndStatus status = channel::EndStatus::kShutdown;
+  std::optional<channel::EndStatus> status = channel::EndStatus::kShutdown;
   if (!state_.is_shutting_down) {
     status =
         parts_.lifecycle.open(state_.contexts.index_of(context), local, remote, open.cookie, conn);
   }
-  if (status != channel::EndStatus::kOk) {
+  if (!status) {
+    // The worker at the other end of the ring reads it soon. A failure would tell the client that
+    // there is no connection left.
+    context.waits_to_open = true;
+  } else if (*status != channel::EndStatus::kOk) {
     state_.stats.worker->connect_failures.add(1);
-    state_.notifier.answer_open(context, channel::Event::kConnectFailed, status, open.cookie, {},
+    state_.notifier.answer_open(context, channel::Event::kConnectFailed, *status, open.cookie, {},
                                 {local, remote});
   } else {
-    state_.notifier.answer_open(context, channel::Event::kConnecting, status, open.cookie,
+    state_.notifier.answer_open(context, channel::Event::kConnecting, *status, open.cookie,
                                 state_.name_of(conn), state_.engine.tuple(conn));
   }
   return nullptr;

@@ -36,7 +36,7 @@ class Submissions {
   size_t take_of(Context& context, const char*& broken_rule);
   /// Some can be taken.
   bool are_waiting() const;
-  /// Some wait for room in their client's completion ring.
+  /// Some wait for room in their client's completion ring, or in a ring to another worker.
   bool are_held_up() const;
   void close_listener(Context& context, uint32_t index);
 

@@ -29,6 +29,8 @@ inline constexpr uint64_t kBytesPerTurnMax = 256 << 10;
 inline constexpr uint32_t kIdleTurnsMax = 64;
 /// Sessions whose clients are told what happened.
 inline constexpr uint32_t kAnnouncedPerPollMax = 1024;
+/// Failed opens without a session that are kept for one client while its ring has no room.
+inline constexpr uint32_t kFailedOpensPerContextMax = 256;
 /// After so many sessions in a row without room for their news, a client's part of a turn ends.
 inline constexpr uint32_t kUntoldInARowMax = 32;
 inline constexpr size_t kSessionRowsPerPollMax = 16;

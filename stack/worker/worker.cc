@@ -206,7 +206,7 @@ bool Worker::Impl::is_at_rest() const {
   return state.engine.connection_count() == 0 && state.contexts.in_use().empty() &&
          state.loans.empty() && state.inherited_loans.empty() && state.accounts.empty() &&
          !has_unsent && state.neighbours.cache().holders() == 0 && !output.has_local() &&
-         state.transmit_queue.empty();
+         state.transmit_queue.empty() && state.notifier.failed_open_count() == 0;
 }
 
 void Worker::Impl::replace_engine() {

@@ -64,7 +64,8 @@ WorkerState::WorkerState(const WorkerConfig& worker_config, io::PacketMemory& pa
       places(worker_config.places, accounts.user_count()),
       notifier({contexts, sessions.get(), loans, *stats_binding.worker},
                {.index = static_cast<uint8_t>(worker_config.index),
-                .slot_bytes = packet_memory.rx_slot_bytes()}) {
+                .slot_bytes = packet_memory.rx_slot_bytes()},
+               worker_config.contexts_max) {
   // At start only: who has colleagues shares with them what neighbours say.
   LYRE_CHECK((config.rings == nullptr) == (config.neighbour_board == nullptr));
   ports.reserve(port_count);

@@ -102,7 +102,9 @@ struct WorkerState {
   bool has_row(uint32_t conn) const {
     return conn < stats.connection_rows && conn < stats.rows.size();
   }
-  void drop(Drop reason) { stats.worker->drops[static_cast<size_t>(reason)].add(1); }
+  void drop(Drop reason, uint32_t packets = 1) {
+    stats.worker->drops[static_cast<size_t>(reason)].add(packets);
+  }
 
   WorkerConfig config;
   io::PacketMemory& memory;

@@ -174,6 +174,11 @@ TEST(SimLink, TsoPacketsAreCut) {
     stream.insert(stream.end(), frame.begin() + contract::kHeaderBytes, frame.end());
   }
   EXPECT_EQ(stream, client);
+  const IoCounters sent = pair.link.queue(0, 0).counters();
+  const IoCounters received = pair.link.queue(1, 0).counters();
+  EXPECT_EQ(sent.tx_packets, frames.size());
+  EXPECT_EQ(sent.tx_packets, received.rx_packets);
+  EXPECT_EQ(sent.tx_bytes, received.rx_bytes);
 }
 
 TEST(SimLink, SuperPacketsArriveUncutInSeveralSlots) {
@@ -206,6 +211,8 @@ TEST(SimLink, SuperPacketsArriveUncutInSeveralSlots) {
   }
   EXPECT_EQ(std::vector<uint8_t>(bytes.begin() + contract::kHeaderBytes, bytes.end()), client);
   EXPECT_EQ(receiver.rx_slots_free(), free_before);
+  EXPECT_EQ(pair.link.queue(0, 0).counters().tx_packets, 1u);
+  EXPECT_EQ(pair.link.queue(0, 0).counters().tx_bytes, bytes.size());
 }
 
 // A transmit reclaims a full ring, as in real drivers: calling reclaim() is not required.

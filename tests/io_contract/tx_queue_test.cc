@@ -268,6 +268,54 @@ TEST_F(TxQueue, GivesVmxnet3NoSegmentThatItsDescriptorCannotHold) {
   memory->remove_region(kRegion);
 }
 
+/// What a queue of a driver with TSO counts of two TSO packets, of which the driver takes one.
+IoCounters counted_of_one_tso_packet(PacketMemory& memory, const dpdk::DriverQuirks& quirks,
+                                     const std::atomic<bool>& is_nic_up, uint32_t payload_bytes) {
+  constexpr uint32_t kRegion = 3;
+  const std::vector<uint8_t> client = pattern(9, payload_bytes);
+  EXPECT_TRUE(memory.add_region(kRegion, {client.data(), client.size()}));
+  IoCounters counted;
+  {
+    dpdk::Queue cutting(dpdk::QueueSetup{.port_id = kPortId,
+                                         .capabilities = {.tso_bytes_max = 65'000},
+                                         .quirks = &quirks,
+                                         .is_nic_up = &is_nic_up,
+                                         .limits = {16, 24},
+                                         .has_ip_checksum = true,
+                                         .has_tcp_checksum = true},
+                        static_cast<dpdk::Memory&>(memory));
+    cutting.start();
+    driver.room = 1;
+    EXPECT_EQ(send_piece(cutting, memory, {kRegion, payload_bytes, 0}), 1u);
+    EXPECT_EQ(send_piece(cutting, memory, {kRegion, payload_bytes, 0}), 1u);
+    EXPECT_TRUE(cutting.has_unsent());
+    counted = cutting.counters();
+    driver.free(driver.held.size());
+  }
+  memory.remove_region(kRegion);
+  return counted;
+}
+
+// They counted as one packet, with one header.
+TEST_F(TxQueue, CountsThePacketsThatTheNicCuts) {
+  for (const uint32_t cuts : {2u, 10u, 41u}) {
+    for (const uint32_t payload_bytes : {1460 * (cuts - 1) + 1, 1460 * cuts}) {
+      const IoCounters counted =
+          counted_of_one_tso_packet(*memory, quirks, is_nic_up, payload_bytes);
+      EXPECT_EQ(counted.tx_packets, cuts) << payload_bytes;
+      EXPECT_EQ(counted.tx_bytes, payload_bytes + cuts * kHeaderBytes) << payload_bytes;
+    }
+  }
+}
+
+// It may reach another machine of the host uncut.
+TEST_F(TxQueue, CountsWhatAVirtioHostIsGivenAsOnePacket) {
+  quirks.super_packets = dpdk::SuperPackets::kLro;
+  const IoCounters counted = counted_of_one_tso_packet(*memory, quirks, is_nic_up, 60'000);
+  EXPECT_EQ(counted.tx_packets, 1u);
+  EXPECT_EQ(counted.tx_bytes, 60'000u + kHeaderBytes);
+}
+
 dpdk::PortSetup offloads_of_ipv6(dpdk::Memory& memory) {
   dpdk::PortSetup setup{.capabilities = {.tso_bytes_max = 65'000}, .has_tcp_checksum = true};
   const Status asked = dpdk::limit_to_ipv6_offloads(kPortId, memory, setup);

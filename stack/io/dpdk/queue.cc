@@ -75,6 +75,21 @@ size_t packets_that_fit(const Memory& memory, const QueueSetup& setup) {
   return memory.rx_slots_free() / setup.super_packet_slots;
 }
 
+struct OnWire {
+  uint32_t packets;
+  uint32_t bytes;
+};
+
+/// What becomes of a packet on the wire: the NIC cuts a TSO packet. Whether virtio's host does is
+/// not known, so that its packets count as the host gets them.
+OnWire on_wire(const DriverQuirks& quirks, const rte_mbuf& mbuf) {
+  const bool is_cut = (mbuf.ol_flags & RTE_MBUF_F_TX_TCP_SEG) != 0;
+  if (!is_cut || quirks.super_packets == SuperPackets::kLro) return {1, mbuf.pkt_len};
+  const uint32_t headers = mbuf.l2_len + mbuf.l3_len + mbuf.l4_len;
+  const uint32_t cuts = (mbuf.pkt_len - headers + mbuf.tso_segsz - 1) / mbuf.tso_segsz;
+  return {cuts, mbuf.pkt_len + (cuts - 1) * headers};
+}
+
 /// Of a driver that may be offered only what fits its ring; 0: every other one.
 uint32_t limiting_ring(const QueueSetup& setup) {
   return setup.quirks->drops_when_full ? setup.tx_descriptors : 0;
@@ -279,11 +294,13 @@ void Queue::flush_pending() {
     }
     if (offered == 0) return;
   }
-  uint64_t bytes[kBurstMax];  // read before the burst: a sent packet must not be accessed
-  for (size_t i = 0; i < offered; ++i) bytes[i] = pending_[i]->pkt_len;
+  OnWire offer[kBurstMax];  // made before the burst: a sent packet must not be accessed
+  for (size_t i = 0; i < offered; ++i) offer[i] = on_wire(*setup_.quirks, *pending_[i]);
   const uint16_t sent = burst_pending(static_cast<uint16_t>(offered));
-  for (uint16_t i = 0; i < sent; ++i) counters_.tx_bytes += bytes[i];
-  counters_.tx_packets += sent;
+  for (uint16_t i = 0; i < sent; ++i) {
+    counters_.tx_packets += offer[i].packets;
+    counters_.tx_bytes += offer[i].bytes;
+  }
   std::copy(pending_.begin() + sent, pending_.begin() + pending_count_, pending_.begin());
   pending_count_ -= sent;
   note_freed();

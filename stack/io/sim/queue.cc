@@ -52,6 +52,7 @@ size_t Queue::tx_burst(std::span<PacketBuf* const> in) {
     free_oldest(held_count_ / kFreedAtOnce * kFreedAtOnce);
   }
   while (taken < in.size() && transmit(*in[taken]) == Taken::kYes) ++taken;
+  taken_ += taken;
   memory_->release(in.first(taken));
   if (taken < in.size()) ++counters_.tx_full;
   return taken;
@@ -75,8 +76,8 @@ Queue::Taken Queue::transmit(PacketBuf& packet) {
   if (link_.ports_[end_].free.size() < cuts) return Taken::kNoRoom;
   gather(packet);
   if (link_.options().tx_release != TxRelease::kAtOnce) hold(packet);
-  ++counters_.tx_packets;
-  counters_.tx_bytes += gathered_.size();
+  counters_.tx_packets += cuts;
+  counters_.tx_bytes += gathered_.size() + (cuts - 1) * header_bytes(packet);
   send_cuts(packet, cuts);
   return Taken::kYes;
 }

@@ -20,6 +20,8 @@ class Queue final : public PacketIo {
   void note_wait() override { ++waits_; }
   /// How often the worker said that it waits for this queue.
   uint64_t waits() const { return waits_; }
+  /// Packets that the worker gave it. A TSO packet is one.
+  uint64_t taken() const { return taken_; }
 
   const IoCapabilities& capabilities() const override { return capabilities_; }
   IoCounters counters() const override { return counters_; }
@@ -69,6 +71,7 @@ class Queue final : public PacketIo {
   size_t held_first_ = 0;   ///< the oldest
   size_t held_count_ = 0;
   uint64_t waits_ = 0;
+  uint64_t taken_ = 0;
   std::vector<uint8_t> gathered_;  ///< the packet being sent, whole
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "stack/base/index_list.h"
+#include "stack/base/ip_address.h"
 #include "stack/base/nanos.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
@@ -13,6 +14,14 @@
 #include "stack/worker/tables/listeners.h"
 
 namespace lyre::worker {
+
+/// An open that failed, and for which no session stands: its client must still be told.
+struct FailedOpen {
+  uint64_t cookie = 0;
+  FourTuple tuple;
+  channel::EndStatus status = channel::EndStatus::kOk;
+  IndexLink link;  ///< in the list of its context
+};
 
 /// One client context as one worker knows it. Thread: the worker.
 struct Context {
@@ -27,6 +36,8 @@ struct Context {
   bool is_lent = false;     ///< receive slots may be lent to it
   /// An earlier daemon attached it: it has the receive pools of that one, so nothing is lent to it.
   bool is_inherited = false;
+  /// Its next submission is an open whose claim had no room in the ring to another worker.
+  bool waits_to_open = false;
   // ---- Detaching ----
   bool resets_sessions = false;  ///< else they are closed
   bool is_leaving_sessions = false;
@@ -46,6 +57,7 @@ struct Context {
   IndexList<session::Session, &session::Session::owner_link> sessions;
   IndexList<session::Session, &session::Session::dirty_link> dirty;  ///< those with pending events
   IndexList<Listener, &Listener::link> listeners;
+  IndexList<FailedOpen, &FailedOpen::link> failed_opens;  ///< the Notifier's
 
   CopyBlocks copy_blocks;
 

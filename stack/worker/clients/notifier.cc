@@ -40,6 +40,48 @@ void Notifier::answer_open(Context& context, channel::Event event, channel::EndS
   push(context, entry);
 }
 
+bool Notifier::try_fail_open(Context& context, const FailedOpen& failed) {
+  const bool can_tell = context.failed_opens.empty() && context.completions.room() > 0;
+  if (!can_tell) return try_keep_failed_open(context, failed);
+  tell_failed_open(context, failed);
+  return true;
+}
+
+bool Notifier::try_keep_failed_open(Context& context, const FailedOpen& failed) {
+  if (context.failed_opens.size() == kFailedOpensPerContextMax) return false;
+  const uint32_t index = failed_opens_.take();
+  if (index == Slab<FailedOpen>::kNone) return false;
+  failed_opens_[index] = failed;
+  context.failed_opens.push_back(failed_opens_, index);
+  return true;
+}
+
+/// In the order of the failures, `left` at most, which it counts down. Returns how many it told of.
+size_t Notifier::announce_failed_opens(Context& context, uint32_t& left) {
+  size_t told = 0;
+  for (; !context.failed_opens.empty() && left > 0; --left, ++told) {
+    if (context.completions.room() == 0) {
+      tables_.stats.completion_ring_full.add(1);
+      has_untold_ = true;
+      break;
+    }
+    tell_failed_open(context, failed_opens_[context.failed_opens.front()]);
+    drop_failed_open(context);
+  }
+  return told;
+}
+
+/// The first one. REQUIRES: there is one.
+void Notifier::drop_failed_open(Context& context) {
+  const uint32_t first = context.failed_opens.front();
+  context.failed_opens.remove(failed_opens_, first);
+  failed_opens_.give_back(first);
+}
+
+void Notifier::forget_failed_opens(Context& context) {
+  while (!context.failed_opens.empty()) drop_failed_open(context);
+}
+
 /// Rare, and kept out of mark().
 void Notifier::end_wait(uint32_t conn) { held_.remove(conn); }
 

@@ -10,6 +10,7 @@
 #include "stack/base/check.h"
 #include "stack/base/ip_address.h"
 #include "stack/base/nanos.h"
+#include "stack/base/slab.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/control.h"
 #include "stack/channel/stats.h"
@@ -69,8 +70,12 @@ class Notifier {
     uint32_t slot_bytes = 0;
   };
 
-  Notifier(const Tables& tables, const Pool& pool)
-      : tables_(tables), pool_(pool), held_(tables.sessions, channel::kPortsMax) {}
+  /// `contexts_max`: clients at one time.
+  Notifier(const Tables& tables, const Pool& pool, uint32_t contexts_max)
+      : tables_(tables),
+        pool_(pool),
+        held_(tables.sessions, channel::kPortsMax),
+        failed_opens_(contexts_max * kFailedOpensPerContextMax) {}
 
   /// The session has pending events. No effect on a session that no context owns.
   void mark(uint32_t conn) {
@@ -94,7 +99,8 @@ class Notifier {
   uint32_t first_held_by(uint8_t port) const { return held_.first_of(port); }
 
   /// Writes what the rings have room for, for kAnnouncedPerPollMax sessions at most, and wakes the
-  /// clients that sleep. Returns how many sessions have no pending events left.
+  /// clients that sleep. Returns how many sessions have no pending events left, and of how many
+  /// failed opens it told.
   template <NotifierHost Host>
   size_t announce_all(Host& host, Nanos now);
   /// After announce_all(): some events wait for room in a ring, for slots, or for the next turn.
@@ -103,6 +109,23 @@ class Notifier {
   /// The answer to a kConnect or kListen. REQUIRES: the ring has room.
   void answer_open(Context& context, channel::Event event, channel::EndStatus status,
                    uint64_t cookie, channel::SessionName name, const FourTuple& tuple);
+  /// The answer to an open that no session stands for. Where the ring has no room, announce_all()
+  /// tells it later. False: kFailedOpensPerContextMax of the client's wait for room already.
+  bool try_fail_open(Context& context, const FailedOpen& failed);
+  /// announce_all() tells it. False: the same.
+  bool try_keep_failed_open(Context& context, const FailedOpen& failed);
+  /// Calls visit(FailedOpen) for those of the client that wait for room, in their order.
+  template <typename Visit>
+  void for_each_failed_open(const Context& context, Visit visit) const {
+    for (uint32_t i = context.failed_opens.front(); i != Slab<FailedOpen>::kNone;
+         i = context.failed_opens.next(failed_opens_, i)) {
+      visit(failed_opens_[i]);
+    }
+  }
+  /// The client reads its ring no more.
+  void forget_failed_opens(Context& context);
+  /// Failed opens of all clients that wait for room.
+  uint32_t failed_open_count() const { return failed_opens_.used(); }
   /// Publishes what the rings have got, and wakes the clients that sleep. announce_all() does so.
   void ring_doorbells();
 
@@ -115,6 +138,12 @@ class Notifier {
     tables_.stats.completions.add(1);
   }
   void announce_sends(Context& context, uint32_t conn, const tcp::SendSide& side, Nanos now);
+  size_t announce_failed_opens(Context& context, uint32_t& left);
+  void tell_failed_open(Context& context, const FailedOpen& failed) {
+    answer_open(context, channel::Event::kConnectFailed, failed.status, failed.cookie, {},
+                failed.tuple);
+  }
+  void drop_failed_open(Context& context);
   void end_wait(uint32_t conn);
 
   /// What announce() leaves.
@@ -144,6 +173,7 @@ class Notifier {
   Tables tables_;
   Pool pool_;
   HeldSessions held_;
+  Slab<FailedOpen> failed_opens_;  ///< in the lists of their contexts
   ContextWalk walk_;
   bool has_untold_ = false;
 };
@@ -165,10 +195,10 @@ size_t Notifier::announce_all(Host& host, Nanos now) {
   return told;
 }
 
-/// Takes the sessions that it visits from `sessions_left`.
+/// Takes the sessions that it visits, and the failed opens that it tells of, from `sessions_left`.
 template <NotifierHost Host>
 size_t Notifier::announce_to(Context& context, Host& host, Nanos now, uint32_t& sessions_left) {
-  size_t told = 0;
+  size_t told = announce_failed_opens(context, sessions_left);
   uint32_t untold_in_a_row = 0;
   // A session that must wait for room is put back, behind these, for the next turn.
   uint32_t count = context.dirty.size();

@@ -29,6 +29,24 @@ TEST(Ring, PushedEntriesAppearWithPublishAndInOrder) {
   EXPECT_EQ(consumer.pop(), 22u);
 }
 
+TEST(Ring, AnEntryThatIsPutBackIsTheNextOneAgain) {
+  Shared shared;
+  Producer producer(&shared.indices, shared.entries);
+  Consumer consumer(&shared.indices, shared.entries);
+  producer.push(11);
+  producer.push(22);
+  producer.publish();
+  ASSERT_EQ(consumer.available(), 2u);
+  EXPECT_EQ(consumer.pop(), 11u);
+  EXPECT_EQ(consumer.pop(), 22u);
+  consumer.put_back();
+  consumer.publish();
+  EXPECT_EQ(producer.room(8), 7u);
+  ASSERT_EQ(consumer.available(), 1u);
+  EXPECT_EQ(consumer.pop(), 22u);
+  EXPECT_EQ(consumer.available(), 0u);
+}
+
 TEST(Ring, FullRingHasRoomAgainOnlyAfterTheConsumerPublished) {
   Shared shared;
   Producer producer(&shared.indices, shared.entries);

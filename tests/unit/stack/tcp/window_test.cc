@@ -557,12 +557,14 @@ TEST(Segments, OffloadedOnesAreMultiplesOfTheMssButForTheTail) {
   Peer peer;
   peer.dial();
   peer.app_send(9500);
+  const uint64_t sent_before = peer.info().segments_sent;
   const auto segments = peer.all(4500);
   ASSERT_EQ(segments.size(), 3u);
   EXPECT_EQ(segments[0].payload_bytes, 4000u);
   EXPECT_EQ(segments[1].payload_bytes, 4000u);
   EXPECT_EQ(segments[2].payload_bytes, 1500u);
   EXPECT_EQ(segments[0].mss_bytes, 1000);
+  EXPECT_EQ(peer.info().segments_sent - sent_before, 10u) << "as they are cut";
 }
 
 TEST(Segments, TimestampsComeOutOfThePayload) {  // RFC 9293 3.7.1

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "stack/worker/handover_reader.h"
+#include "stack/worker/handover_writer.h"
 #include "stack/worker/inter_worker.h"
 #include "tests/unit/stack/worker/connected_parts.h"
 
@@ -57,6 +59,21 @@ class InterWorkerPartTest : public ConnectedParts {
                                              .context_generation = generation,
                                              .cookie = 77,
                                              .opened_at = state.now}};
+  }
+  /// A connection moves here that the client may not have, while its ring has no room.
+  void refuse_with_full_ring() {
+    const DomainRules rules{.sessions_max = 1};  // the connection of the fixture
+    announcements.announce_all();
+    Context& client = state.contexts[kContext];
+    while (client.completions.room() > 0) client.completions.push({});
+    client.attached.domain = &rules;
+    inter_worker.on_migrated_connection(migration_of(moving_tuple()));
+    client.attached.domain = nullptr;
+    announcements.announce_all();
+  }
+  void read_all() {
+    while (next_completion()) {
+    }
   }
   static FourTuple moving_tuple() { return {{kOwn, 40'000}, {kPeer.address, 90}}; }
 
@@ -152,6 +169,60 @@ TEST_F(InterWorkerPartTest, AConnectionBeyondTheClientsShareFails) {
   EXPECT_EQ(state.find_connection(tuple), FlowTable::kNone);
   EXPECT_EQ(stats.connect_failures.get(), 1u);
   state.contexts[kContext].attached.domain = nullptr;
+}
+
+// The client was disconnected, although it had broken no rule.
+TEST_F(InterWorkerPartTest, AFailureIsToldWhenTheClientsRingHasRoom) {
+  refuse_with_full_ring();
+  EXPECT_EQ(stats.clients_expelled.get(), 0u);
+  EXPECT_EQ(stats.connect_failures.get(), 1u);
+  EXPECT_TRUE(state.notifier.has_untold());
+  read_all();
+  announcements.announce_all();
+  const auto told = next_completion();
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->event, channel::Event::kConnectFailed);
+  EXPECT_EQ(told->status, channel::EndStatus::kNoResources);
+  EXPECT_EQ(told->body.opened.cookie, 77u);
+  EXPECT_EQ(told->body.opened.local_port, moving_tuple().local.port);
+  EXPECT_FALSE(next_completion().has_value());
+}
+
+TEST_F(InterWorkerPartTest, AFailureThatWasNotToldEndsWithItsClient) {
+  refuse_with_full_ring();
+  EXPECT_EQ(state.notifier.failed_open_count(), 1u);
+  contexts.detach({.kind = Command::Kind::kDetach, .context = kContext});
+  EXPECT_EQ(state.notifier.failed_open_count(), 0u);
+}
+
+/// The parts of the worker that takes over.
+class SuccessorParts : public WorkerParts {
+ public:
+  bool take_over(const Command& attach, const record::Writer& records) {
+    HandoverReader reader(state, {lifecycle, contexts, regions, payload, replies, stats_writer});
+    record::Reader in(records.bytes());
+    return reader.take_over({&attach, 1}, in) && in.is_at_end();
+  }
+  void announce() { announcements.announce_all(); }
+
+ private:
+  void TestBody() override {}
+};
+
+TEST_F(InterWorkerPartTest, ASuccessorTellsOfAFailure) {
+  refuse_with_full_ring();
+  record::Writer records;
+  HandoverWriter(state, state.engine, memory).write(lifecycle.generations(), records);
+  SuccessorParts successor;
+  ASSERT_TRUE(successor.take_over(state.contexts[kContext].attached, records));
+  read_all();
+  successor.announce();
+  const auto told = next_completion();
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->event, channel::Event::kConnectFailed);
+  EXPECT_EQ(told->status, channel::EndStatus::kNoResources);
+  EXPECT_EQ(told->body.opened.cookie, 77u);
+  EXPECT_EQ(told->body.opened.local_port, moving_tuple().local.port);
 }
 
 TEST_F(InterWorkerPartTest, AConnectionThatMovedHereBelongsToItsClient) {

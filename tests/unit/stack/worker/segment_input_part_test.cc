@@ -57,9 +57,22 @@ TEST_F(SegmentInputPartTest, WhatWaitsForAConnectionThatEndedIsReleased) {
   lifecycle.forget_context(conn);
   lifecycle.end_silently(conn);
   segment_input.deliver_merged();
-  EXPECT_EQ(drops(Drop::kTcpNoConnection), 1u);
+  EXPECT_EQ(drops(Drop::kTcpNoConnection), 2u) << "each packet counts";
   EXPECT_EQ(memory.rx_slots_free(), slots_free);
   EXPECT_EQ(stats.tcp_segments_in.get(), segments_before);
+}
+
+// It counted as one dropped packet.
+TEST_F(SegmentInputPartTest, EachPacketOfAMergedSegmentThatIsRefusedCounts) {
+  const uint32_t slots_free = memory.rx_slots_free();
+  lifecycle.close_by_client(conn);
+  arrive(0, kText);
+  arrive(kText, kText);
+  arrive(2 * kText, kText);
+  segment_input.deliver_merged();
+  EXPECT_EQ(stats.tcp_segments_in.get(), segments_before + 3);
+  EXPECT_EQ(drops(Drop::kTcpAfterClose), 3u);
+  EXPECT_EQ(memory.rx_slots_free(), slots_free);
 }
 
 TEST_F(SegmentInputPartTest, ASegmentThatItsPeerPushesEndsTheMergedOne) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -23,7 +24,7 @@ using channel::EndStatus;
 class SessionLifecycleTest : public WorkerParts {
  protected:
   SessionLifecycleTest() { attach(); }
-  EndStatus try_open(const Endpoint& local, const Endpoint& remote) {
+  std::optional<EndStatus> try_open(const Endpoint& local, const Endpoint& remote) {
     uint32_t conn = UINT32_MAX;
     return lifecycle.open(kContext, local, remote, 7, conn);
   }
@@ -135,6 +136,27 @@ TEST_F(SessionLifecycleTest, AnOpenNeedsNoPortWhosePacketsComeBackHere) {
   SpreadingQueue queue(spread_over({1, 1, 1, 1}));
   const Port through(queue, 1500);
   EXPECT_TRUE(lifecycle.choose_port(kOwn, kPeer, &through).has_value());
+}
+
+// The client was told that no connection was left.
+TEST_F(SessionLifecycleTest, AnOpenTakesAPortWhoseClaimHasRoom) {
+  InterWorkerRings rings(2);
+  state.router = ConnectionRouter(
+      {.index = 0, .worker_count = 2, .rings = &rings, .claims_max = 8, .key = {1, 2}});
+  FourTuple there{{kOwn, state.config.ephemeral_port_first}, kPeer};
+  while (state.router.knows_claims(there)) ++there.local.port;
+  while (state.router.can_claim(there)) ASSERT_TRUE(state.router.claim(there));
+  SpreadingQueue queue(spread_over({0, 0, 0, 0}));
+  const Port through(queue, 1500);
+  for (int i = 0; i < 50; ++i) {
+    const auto port = lifecycle.choose_port(kOwn, kPeer, &through);
+    ASSERT_TRUE(port.has_value());
+    EXPECT_TRUE(state.router.can_claim({{kOwn, *port}, kPeer}));
+  }
+  state.config.ephemeral_port_first = state.config.ephemeral_port_last = there.local.port;
+  EXPECT_EQ(lifecycle.choose_port(kOwn, kPeer, &through), there.local.port) << "the only one";
+  EXPECT_EQ(try_open({}, kPeer), std::nullopt) << "not now";
+  EXPECT_EQ(state.engine.connection_count(), 0u);
 }
 
 TEST_F(SessionLifecycleTest, WithoutAPlaceThatMayGiveWayAnOpenFails) {
@@ -253,6 +275,46 @@ TEST_F(PeerWithAnotherMac, IsNotDoubtedWhereNewTextComesBetweenRepeats) {
   for (const uint32_t offset : {0u, 0u, 100u, 0u}) receive_text(offset, 100);
   EXPECT_TRUE(asked_while(millis(100)).empty());
   EXPECT_EQ(drops(Drop::kTcpDuplicate), 2u);
+}
+
+/// A peer that connects to a listener.
+class PeerThatConnects : public ConnectedParts {
+ protected:
+  PeerThatConnects() {
+    state.listeners.add({.local = tuple.local, .context = kContext, .backlog = 2});
+    receive_bare(wire::TcpFlags::kSyn, SeqNum(kPeerIss));
+    transmission.transmit();
+    accepting = state.find_connection(tuple);
+    LYRE_CHECK(accepting != FlowTable::kNone);
+  }
+  void receive_bare(uint8_t flags, SeqNum seq, SeqNum ack = {}) {
+    ip::TcpOutput out;
+    out.frame = {.source = kPeerMac, .destination = state.ports[0].mac()};
+    out.tuple = {.local = tuple.remote, .remote = tuple.local};
+    out.header.seq = seq;
+    out.header.ack = ack;
+    out.header.flags.set(flags);
+    out.header.window = 60'000;
+    receive(ip::tcp_frame(out));
+  }
+
+  const FourTuple tuple{{kOwn, 5000}, {kPeer.address, 1024}};
+  uint32_t accepting = FlowTable::kNone;
+};
+
+// Each port that a scan found open counted as a connection that was reset.
+TEST_F(PeerThatConnects, AResetOfAHandshakeIsNoResetOfAConnection) {
+  receive_bare(wire::TcpFlags::kRst, SeqNum(kPeerIss + 1));
+  EXPECT_EQ(state.find_connection(tuple), FlowTable::kNone);
+  EXPECT_EQ(stats.tcp_resets_in.get(), 0u);
+}
+
+TEST_F(PeerThatConnects, AResetOfAnAcceptedConnectionCounts) {
+  receive_bare(wire::TcpFlags::kAck, SeqNum(kPeerIss + 1), state.engine.info(accepting).send_next);
+  EXPECT_EQ(stats.accepts.get(), 1u);
+  receive_bare(wire::TcpFlags::kRst, SeqNum(kPeerIss + 1));
+  EXPECT_EQ(state.engine.state(accepting), tcp::State::kClosed);
+  EXPECT_EQ(stats.tcp_resets_in.get(), 1u);
 }
 
 }  // namespace

@@ -215,5 +215,79 @@ TEST_F(SubmissionsTest, ARingWhoseIndexIsOutOfRangeBreaksTheRules) {
   EXPECT_STREQ(reply->reason, "submission ring index out of range");
 }
 
+/// The worker is the first of two. The second one does not run.
+class SubmissionsOfTwoWorkers : public SubmissionsTest {
+ protected:
+  SubmissionsOfTwoWorkers() {
+    state.router = ConnectionRouter(
+        {.index = 0, .worker_count = 2, .rings = &rings_, .claims_max = 8, .key = {1, 2}});
+    while (state.router.knows_claims(claimed_there_)) ++claimed_there_.local.port;
+  }
+  /// From a local port that is claimed at the second worker.
+  Submission connect_from_there() const {
+    Submission entry = connect_to(kPeer);
+    entry.body.open.local_port = claimed_there_.local.port;
+    return entry;
+  }
+  /// Until an open has no room for its claim.
+  void fill_ring() {
+    while (state.router.can_claim(claimed_there_)) {
+      ASSERT_TRUE(state.router.claim(claimed_there_));
+    }
+  }
+  void read_ring() {
+    WorkerMessage message;
+    while (rings_.ring(0, 1).try_take(message)) {
+    }
+  }
+
+ private:
+  InterWorkerRings rings_{2};
+  FourTuple claimed_there_{{kOwn, 20'000}, kPeer};
+};
+
+// The client was told that no connection was left, and opened fewer of them from then on.
+TEST_F(SubmissionsOfTwoWorkers, AnOpenWaitsForRoomInTheRingToAnotherWorker) {
+  fill_ring();
+  submit(connect_from_there());
+  submit({.op = Op::kClose});
+  EXPECT_EQ(submissions.take(), 0u);
+  announcements.announce_all();
+  EXPECT_FALSE(next_completion().has_value());
+  EXPECT_EQ(stats.connect_failures.get(), 0u);
+  EXPECT_FALSE(submissions.are_waiting()) << "the worker may sleep";
+  EXPECT_TRUE(submissions.are_held_up());
+  read_ring();
+  EXPECT_EQ(submissions.take(), 2u);
+  EXPECT_FALSE(submissions.are_held_up());
+  announcements.announce_all();
+  const auto answer = next_completion();
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->event, Event::kConnecting);
+  EXPECT_EQ(answer->body.opened.cookie, 77u);
+}
+
+TEST_F(SubmissionsOfTwoWorkers, AnOpenThatWaitsHoldsUpNoOtherClient) {
+  attach(kContext + 1);
+  fill_ring();
+  submit(connect_from_there());
+  submit(connect_to({IpAddress::v4(0x01020304), 80}), kContext + 1);
+  EXPECT_EQ(submissions.take(), 1u);
+  EXPECT_EQ(stats.connect_failures.get(), 1u) << "no route";
+}
+
+// Of a client that left nothing is opened any more.
+TEST_F(SubmissionsOfTwoWorkers, AnOpenThatWaitsEndsWithItsClient) {
+  fill_ring();
+  submit(connect_from_there());
+  EXPECT_EQ(submissions.take(), 0u);
+  Context& context = state.contexts[kContext];
+  context.state = Context::State::kDetaching;
+  const char* broken_rule = nullptr;
+  EXPECT_EQ(submissions.take_of(context, broken_rule), 1u);
+  EXPECT_TRUE(context.sessions.empty());
+  context.state = Context::State::kAttached;
+}
+
 }  // namespace
 }  // namespace lyre::worker

@@ -109,8 +109,8 @@ class NotifierTest : public testing::Test {
   ContextTable contexts{4};
   SlotLoans loans{kSlots, {.contexts_max = 4, .per_session_max = 8}};
   channel::WorkerStats stats{};
-  Notifier notifier{{contexts, sessions.data(), loans, stats},
-                    {.index = 3, .slot_bytes = kSlotBytes}};
+  Notifier notifier{
+      {contexts, sessions.data(), loans, stats}, {.index = 3, .slot_bytes = kSlotBytes}, 4};
 };
 
 TEST_F(NotifierTest, ASessionThatNobodyOwnsHasNoNews) {
@@ -375,7 +375,8 @@ TEST_F(NotifierTest, RingsTheBellOfAClientThatSleepsOnce) {
 // As a port with super-packets has them.
 TEST_F(NotifierTest, SlotsThatAreLargerThanABlockAreCopied) {
   Notifier large{{contexts, sessions.data(), loans, stats},
-                 {.index = 3, .slot_bytes = kCopyBlockBytes + 512}};
+                 {.index = 3, .slot_bytes = kCopyBlockBytes + 512},
+                 4};
   context().is_lent = false;
   payload.resize(kCopyBlockBytes);
   host.received[0] = {{.slot = 1, .bytes = payload, .pool_offset = 0},
@@ -402,6 +403,40 @@ TEST_F(NotifierTest, AnIndexOutOfRangeExpelsTheClient) {
   finish_send(0);
   EXPECT_EQ(announce(), 0u);
   EXPECT_FALSE(host.expelled_for.empty());
+}
+
+// The client was disconnected for a ring that was full.
+TEST_F(NotifierTest, FailedOpensWaitForRoomInTheRing) {
+  while (context().completions.room() > 0) context().completions.push({});
+  for (uint64_t cookie = 0; cookie < 3; ++cookie) {
+    EXPECT_TRUE(notifier.try_fail_open(
+        context(),
+        {.cookie = cookie, .tuple = {}, .status = channel::EndStatus::kNoResources, .link = {}}));
+  }
+  EXPECT_EQ(announce(), 0u);
+  EXPECT_TRUE(notifier.has_untold());
+  EXPECT_EQ(told().size(), channel::kCompletionEntries);
+  EXPECT_EQ(announce(), 3u);
+  EXPECT_FALSE(notifier.has_untold());
+  EXPECT_EQ(notifier.failed_open_count(), 0u);
+  const auto entries = told();
+  ASSERT_EQ(entries.size(), 3u);
+  for (uint64_t cookie = 0; cookie < 3; ++cookie) {
+    EXPECT_EQ(entries[cookie].event, Event::kConnectFailed);
+    EXPECT_EQ(entries[cookie].status, channel::EndStatus::kNoResources);
+    EXPECT_EQ(entries[cookie].body.opened.cookie, cookie);
+  }
+}
+
+TEST_F(NotifierTest, SoManyFailedOpensOfAClientAreKept) {
+  while (context().completions.room() > 0) context().completions.push({});
+  for (uint32_t i = 0; i < kFailedOpensPerContextMax; ++i) {
+    EXPECT_TRUE(notifier.try_fail_open(context(), {}));
+  }
+  EXPECT_FALSE(notifier.try_fail_open(context(), {}));
+  EXPECT_EQ(notifier.failed_open_count(), kFailedOpensPerContextMax);
+  notifier.forget_failed_opens(context());
+  EXPECT_EQ(notifier.failed_open_count(), 0u);
 }
 
 }  // namespace
