@@ -97,6 +97,10 @@ inline constexpr int kTakeRoundsMax = 8;
 inline constexpr uint16_t kStreamsMax = 64;
 inline constexpr uint16_t kStreamsAutoMax = 8;
 inline constexpr uint16_t kStreamsLearnedMax = 32;
+/// Of the connections that send over a port, those beyond so many begin with one stream, where
+/// LYRE_STREAMS is not set. With one for each they use the port and all workers, and a host has
+/// places for more of them.
+inline constexpr size_t kConnectionsWithStreams = 64;
 /// What one flow can be relied on to carry in a cloud's network.
 inline constexpr uint32_t kFlowSpeedMbps = 10'000;
 

@@ -16,7 +16,7 @@ namespace lyre::nccl_abi {
 
 inline constexpr uint64_t kTelemetryMagic = 0x534d'4d4f'4345'5259ull;  // "YRECOMMS"
 /// Of what is written here. Each change of the format raises it.
-inline constexpr uint32_t kTelemetryVersion = 5;
+inline constexpr uint32_t kTelemetryVersion = 6;
 /// The oldest reader that may use what is written here. It rises when a reader that does not know
 /// the change would be wrong; one that ignores a new field is not.
 inline constexpr uint32_t kTelemetryVersionMinReader = 5;
@@ -81,8 +81,10 @@ struct CommView {
   uint32_t queue_pairs_up;    ///< of RDMA devices, that carry data; they are streams, too
   uint64_t queue_pairs_lost;  ///< so far
   uint64_t copied_bytes;      ///< payload that this process copied, sent or received
+  /// When this was written. The header's time also grows while no comm is written.
+  int64_t written_ns;
 };
-static_assert(sizeof(CommView) == 384);
+static_assert(sizeof(CommView) == 392);
 
 /// A place for one: odd while it is written.
 struct CommSlot {
@@ -108,6 +110,7 @@ struct TelemetryHeader {
   std::atomic<uint64_t> foreign;  ///< foreign connections to the plugin's port
   char last_foreign[64];          ///< may be read while it changes
   char verbs[200];                ///< RDMA ports and why they cannot be used, at init; empty: none
+  std::atomic<uint32_t> comms_not_shown;  ///< for which there is no slot
 };
 
 /// Zeros fill the place behind the header.

@@ -301,6 +301,7 @@ CommFacts Comm::facts() const {
   view.outstanding_bytes = requests().outstanding_bytes();
   view.bytes = requests().finished_bytes();
   view.queue_pairs_up = static_cast<uint32_t>(queue_pairs_.carrying());
+  view.written_ns = environment_->clock().monotonic_ns();
   const Request* waiting = requests().oldest();
   if (waiting != nullptr) {
     view.oldest_since_ns = environment_->clock().to_monotonic_ns(waiting->posted_ns);

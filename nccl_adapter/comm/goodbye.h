@@ -26,7 +26,8 @@ class Goodbye {
   Goodbye(const Environment* environment, Lanes* lanes, const PeerWatch* peer_watch)
       : environment_(environment), lanes_(lanes), peer_watch_(peer_watch) {}
 
-  /// Sends a bye frame on every lane that is up, behind the last words; dials end.
+  /// Sends a bye frame on every lane that is up, behind the last words; dials end. Nothing follows
+  /// it but data that is under way.
   void begin(const Words& words);
   /// The same on a stream that came later. REQUIRES: is_begun().
   void say(Lane& lane, std::span<const uint8_t> last_words);

@@ -30,7 +30,7 @@ std::string describe_families(const Handle& handle, const lyre_port& port) {
 SendComm::SendComm(Environment* environment, const Nonce& id, size_t device, const Handle& handle)
     : Comm(environment, id,
            Peer{handle.host, handle.pid, to_string(make_addr(handle.address, handle.port))},
-           environment->stream_count(device).wanted()),
+           environment->stream_count(device).add_connection()),
       queue_(this),
       handle_(handle),
       device_(device),
@@ -49,6 +49,8 @@ SendComm::SendComm(Environment* environment, const Nonce& id, size_t device, con
   pairs_.set(ports, rail_pairs(ports, device, remotes, told_by(handle, remotes)));
   for (const auto& lane : lanes_) set_home(*lane);
 }
+
+SendComm::~SendComm() { count_.remove_connection(); }
 
 // Where every rail is to be used, lanes begin on different ones.
 void SendComm::set_home(Lane& lane) const {

@@ -21,6 +21,7 @@ class SendComm final : public Comm {
  public:
   /// `id` is unique; `device` is the port that NCCL chose.
   SendComm(Environment* environment, const Nonce& id, size_t device, const Handle& handle);
+  ~SendComm() override;
 
   /// The first lane is there: NCCL may have the comm.
   bool is_connected() const { return is_connected_; }

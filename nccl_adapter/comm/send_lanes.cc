@@ -223,7 +223,7 @@ void SendComm::follow_count(bool is_busy, int64_t passed_ns) {
   const size_t before = wanted_;
   idle_ns_ = is_busy ? 0 : idle_ns_ + passed_ns;
   wanted_ = is_busy ? count_.wanted() : std::min(wanted_, count_.wanted());
-  if (idle_ns_ >= kForgetStreamsNs) wanted_ = std::min(wanted_, count_.start());
+  if (idle_ns_ >= kForgetStreamsNs) wanted_ = std::min(wanted_, count_.idle());
   if (wanted_ == before) return;
   log_info("streams to %s: %zu, were %zu", peer_.host.c_str(), wanted_, before);
   for (size_t i = lanes_.size(); i < wanted_; ++i) {

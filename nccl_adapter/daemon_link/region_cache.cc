@@ -42,7 +42,8 @@ Memory* RegionCache::take(lyre_context* context, const void* data, size_t bytes)
   return &it->second;
 }
 
-// What is refused again goes to the end: a smaller buffer may fit in what a limit has left.
+// What is refused again goes to the end, as a smaller buffer may fit in what a limit has left, and
+// what is refused for good is not asked for any more.
 void RegionCache::ask_again(lyre_context* context, int64_t now_ns) {
   if (refused_.empty()) {
     wait_ = {};
@@ -56,13 +57,10 @@ void RegionCache::ask_again(lyre_context* context, int64_t now_ns) {
   if (entry->region != nullptr) {
     wait_.pause_ns = kAskAgainNsMin;
     if (refused_.empty() && std::exchange(is_mentioned_, false)) {
-      log_info("NCCL's memory that was refused is registered, and not copied any more");
+      log_info("NCCL's memory that had to wait is registered, and not copied any more");
     }
-  } else if (!refused_.empty() && refused_.back() == entry) {
-    wait_.pause_ns = std::min(2 * wait_.pause_ns, kAskAgainNsMax);
   } else {
-    // The next requests would fail for the same reason: each may wait for a helper that hangs.
-    refused_.clear();
+    wait_.pause_ns = std::min(2 * wait_.pause_ns, kAskAgainNsMax);
   }
   wait_.until_ns = now_ns + wait_.pause_ns;
 }

@@ -160,6 +160,7 @@ CommSlot* Telemetry::take() {
   } else if (has_room_for(used_ + 1)) {
     ++used_;
   } else {
+    not_shown().fetch_add(1, std::memory_order_relaxed);
     return nullptr;
   }
   auto* slots = reinterpret_cast<CommSlot*>(memory_ + nccl_abi::kTelemetrySlotsOffset);
@@ -169,7 +170,14 @@ CommSlot* Telemetry::take() {
 bool Telemetry::has_room_for(uint32_t slots) {
   constexpr uint32_t kSlotsAtATime = 64;
   if (slots <= allocated_) return true;
-  if (slots > nccl_abi::kTelemetrySlots || is_full_) return false;
+  if (is_full_) return false;
+  if (slots > nccl_abi::kTelemetrySlots) {
+    is_full_ = true;
+    log_info(
+        "`lyre comms` will show only %u connections of this process: its file has no more room",
+        allocated_);
+    return false;
+  }
   const uint32_t more = std::min(kSlotsAtATime, nccl_abi::kTelemetrySlots - allocated_);
   const size_t offset = nccl_abi::kTelemetrySlotsOffset + allocated_ * sizeof(CommSlot);
   if (!allocate(fd_.get(), offset, more * sizeof(CommSlot))) {
@@ -182,8 +190,16 @@ bool Telemetry::has_room_for(uint32_t slots) {
   return true;
 }
 
+std::atomic<uint32_t>& Telemetry::not_shown() {
+  return reinterpret_cast<TelemetryHeader*>(memory_)->comms_not_shown;
+}
+
 void Telemetry::give_back(CommSlot* slot) {
-  if (slot == nullptr) return;
+  if (memory_ == nullptr) return;
+  if (slot == nullptr) {
+    not_shown().fetch_sub(1, std::memory_order_relaxed);
+    return;
+  }
   slot->is_used.store(0, std::memory_order_relaxed);
   auto* slots = reinterpret_cast<CommSlot*>(memory_ + nccl_abi::kTelemetrySlotsOffset);
   free_.push_back(static_cast<uint32_t>(slot - slots));

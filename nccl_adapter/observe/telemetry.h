@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,7 +29,8 @@ class Telemetry {
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
 
-  /// A place for a comm; nullptr when there is none, or no memory for one.
+  /// A place for a comm; nullptr when there is none, or no memory for one. Such a comm is counted
+  /// until its nullptr is given back.
   nccl_abi::CommSlot* take();
   void give_back(nccl_abi::CommSlot* slot);
   /// Counts a connection that was rejected because it does not come from a peer.
@@ -42,6 +44,8 @@ class Telemetry {
   /// errno when there is no file to write.
   int open_file(const std::string& directory, uint64_t number);
   bool has_room_for(uint32_t slots);
+  /// REQUIRES: there is a file.
+  std::atomic<uint32_t>& not_shown();
 
   std::string path_;
   client::UnforkedFd fd_;

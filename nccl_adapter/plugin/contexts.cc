@@ -16,53 +16,65 @@ void* Contexts::add(Prepared prepared) {
   auto made = std::make_shared<Context>(prepared, instance);
   const std::lock_guard lock(mutex_);
   void* const number = reinterpret_cast<void*>(++last_);
-  contexts_[number] = std::move(made);
+  live_[number] = std::move(made);
   return number;
 }
 
-std::shared_ptr<Contexts::Context> Contexts::find(const void* context) {
+std::shared_ptr<Contexts::Context> Contexts::find_live(const void* context) {
   const std::lock_guard lock(mutex_);
-  const auto found = contexts_.find(context);
-  return found != contexts_.end() ? found->second : nullptr;
+  const auto found = live_.find(context);
+  return found != live_.end() ? found->second : nullptr;
 }
 
-bool Contexts::is_one(const void* context) { return find(context) != nullptr; }
-
-bool Contexts::is_empty() {
+bool Contexts::has_live() {
   const std::lock_guard lock(mutex_);
-  return contexts_.empty();
+  return !live_.empty();
 }
 
-// A thread that waited for another's attempt takes its failure.
 Result Contexts::open(const void* context, InstanceCall* call) {
-  const std::shared_ptr<Context> found = find(context);
-  if (found == nullptr) return Result::kSuccess;
-  // Relaxed: a number; what it is compared with is read under the mutex that it changes under.
-  const uint64_t failures = found->failures.load(std::memory_order_relaxed);
-  const std::lock_guard lock(found->mutex);
-  if (found->has_ended) return Result::kSuccess;
-  if (found->instance == nullptr) {
-    if (found->failures.load(std::memory_order_relaxed) != failures) return Result::kSystemError;
-    found->instance = instance_registry().keep(open_instance(found->settings, found->communicator));
+  if (const std::shared_ptr<Context> live = find_live(context)) {
+    // Relaxed: a number; what it is compared with is read under the mutex that it changes under.
+    const uint64_t failures = live->failures.load(std::memory_order_relaxed);
+    const std::lock_guard lock(live->mutex);
+    const bool has_failed = live->failures.load(std::memory_order_relaxed) != failures;
+    // A thread that waited for another's attempt takes its failure.
+    if (has_failed && live->instance == nullptr) return Result::kSystemError;
+    if (!live->is_finalized) return open_live(*live, call);
   }
-  if (found->instance == nullptr) {
-    found->failures.fetch_add(1, std::memory_order_relaxed);
-    return Result::kSystemError;
-  }
-  *call = instance_registry().begin_call(found->instance);
+  const std::lock_guard lock(mutex_);
+  const auto found = finalized_.find(context);
+  if (found != finalized_.end()) *call = instance_registry().begin_call(found->second);
   return Result::kSuccess;
 }
 
-Instance* Contexts::remove(const void* context) {
-  const std::shared_ptr<Context> found = find(context);
-  if (found == nullptr) return nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    contexts_.erase(context);
+/// REQUIRES: the context's mutex is held.
+Result Contexts::open_live(Context& context, InstanceCall* call) {
+  if (context.instance == nullptr) {
+    context.instance =
+        instance_registry().keep(open_instance(context.settings, context.communicator));
   }
-  const std::lock_guard lock(found->mutex);
-  found->has_ended = true;
-  return found->instance;
+  if (context.instance == nullptr) {
+    context.failures.fetch_add(1, std::memory_order_relaxed);
+    return Result::kSystemError;
+  }
+  *call = instance_registry().begin_call(context.instance);
+  return Result::kSuccess;
+}
+
+Instance* Contexts::finalize(const void* context) {
+  const std::shared_ptr<Context> live = find_live(context);
+  if (live == nullptr) return nullptr;
+  const std::lock_guard its_lock(live->mutex);
+  live->is_finalized = true;
+  const std::lock_guard lock(mutex_);
+  live_.erase(context);
+  if (live->instance != nullptr) finalized_[context] = live->instance;
+  return live->instance;
+}
+
+void Contexts::forget(const Instance* instance) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(finalized_, [instance](const auto& item) { return item.second == instance; });
 }
 
 }  // namespace lyre::nccl_adapter

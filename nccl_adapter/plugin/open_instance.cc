@@ -155,7 +155,7 @@ bool has_usable_rails(Instance& instance) {
 }
 
 /// Versions of NCCL before 2.28 have one context, that of the process, which they never finalize.
-bool has_context() { return instance_registry().has_context() || !contexts().is_empty(); }
+bool has_context() { return instance_registry().has_context() || contexts().has_live(); }
 
 /// With its last communicator NCCL 2.28 and later forget the number of devices, and ask again,
 /// unless they keep the plugin.

@@ -242,10 +242,14 @@ bool close_in_order(Instance* instance, Comm* comm) {
 // The process's context is its instance.
 Result begin_call_for_new_comm(const void* context, InstanceCall* call) {
   return guarded([&] {
-    if (contexts().is_one(context)) return contexts().open(context, call);
     *call = instance_registry().begin_call(context);
-    return Result::kSuccess;
+    return *call != nullptr ? Result::kSuccess : contexts().open(context, call);
   });
+}
+
+void end_instance(const Instance* instance) {
+  contexts().forget(instance);
+  instance_registry().end(instance);
 }
 
 HandleBytes handle_bytes(void* handle) {
@@ -271,12 +275,12 @@ Result init_context(void** context, uint64_t communicator, nccl_abi::Logger logg
 Result finalize(void* context) {
   return guarded([&] {
     InstanceRegistry& all = instance_registry();
-    const bool is_process = !contexts().is_one(context);
-    const InstanceCall call = all.begin_call(is_process ? context : contexts().remove(context));
+    const Instance* own = contexts().finalize(context);
+    const InstanceCall call = all.begin_call(own != nullptr ? own : context);
     if (call == nullptr || !all.begin_finalize(call.get())) return Result::kSuccess;
     // Else the last close does it: NCCL 2.28.3 to 2.28.6 finalizes the context of a communicator
     // while a child, made with splitShare or shrinkShare, uses its comms.
-    if (finalize_instance(call.get())) all.end(call.get());
+    if (finalize_instance(call.get())) end_instance(call.get());
     return Result::kSuccess;
   });
 }
@@ -436,7 +440,7 @@ Result close_comm(void* comm_pointer) {
   auto* comm = static_cast<Comm*>(comm_pointer);
   return guarded([&] {
     const InstanceCall call = instance_registry().begin_call(instance_of(comm));
-    if (close_in_order(call.get(), comm)) instance_registry().end(call.get());
+    if (close_in_order(call.get(), comm)) end_instance(call.get());
     return Result::kSuccess;
   });
 }
@@ -453,7 +457,7 @@ Result close_listen(void* listen_comm) {
     is_over = call.instance->is_over();
     return Result::kSuccess;
   });
-  if (is_over) instance_registry().end(call.instance.get());
+  if (is_over) end_instance(call.instance.get());
   return result;
 }
 

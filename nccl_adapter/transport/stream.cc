@@ -16,6 +16,7 @@ Stream& Stream::operator=(Stream&& other) noexcept {
   Transport::operator=(std::move(other));
   session_ = std::exchange(other.session_, nullptr);
   error_ = other.error_;
+  is_sending_over_ = other.is_sending_over_;
   unsent_ = std::move(other.unsent_);
   parked_ = std::exchange(other.parked_, lyre_block{});
   parked_bytes_ = std::exchange(other.parked_bytes_, 0);
@@ -67,6 +68,7 @@ bool Stream::has_read_right() {
 }
 
 Io Stream::send_small(std::span<const uint8_t> bytes) {
+  if (is_sending_over_) return Io::kOk;
   unsent_.insert(unsent_.end(), bytes.begin(), bytes.end());
   return flush() == Io::kFailed ? Io::kFailed : Io::kOk;
 }
@@ -172,6 +174,9 @@ void Stream::drop_parked() {
   lyre_block_free(lyre_session_context(session_), &parked_);
   parked_bytes_ = 0;
 }
+
+// A failure is that of a session that has ended, which the next read tells.
+void Stream::end_sending() { is_sending_over_ = lyre_shutdown(session_) == 0; }
 
 void Stream::close() {
   if (session_ == nullptr) return;

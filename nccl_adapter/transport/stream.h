@@ -37,6 +37,8 @@ class Stream final : public Transport {
   const char* error_text() const override;
   void close() override;
   void abort() override;
+  /// By a FIN, which TCP acknowledges at once.
+  void end_sending() override;
   Io send_small(std::span<const uint8_t> bytes) override;
   Io flush() override;
   /// Without a region the payload goes with the header in one arena block.
@@ -70,6 +72,7 @@ class Stream final : public Transport {
 
   lyre_session* session_ = nullptr;
   int error_ = 0;
+  bool is_sending_over_ = false;
   std::vector<uint8_t> unsent_;  ///< small sends that did not fit
   lyre_block parked_{};          ///< a filled block that the session had no room for
   size_t parked_bytes_ = 0;

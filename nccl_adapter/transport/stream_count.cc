@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
-#include "nccl_adapter/limits.h"
-
 namespace lyre::nccl_adapter {
+
+size_t StreamCount::add_connection() {
+  ++connections_;
+  return is_crowded() ? 1 : wanted_;
+}
 
 void StreamCount::report(const Report& report) {
   reported_bytes_ += report.acked_bytes;

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "nccl_adapter/limits.h"
+
 namespace lyre::nccl_adapter {
 
 /// Finds by trial how many streams each busy connection of a port needs: a network may give each
@@ -21,6 +23,9 @@ namespace lyre::nccl_adapter {
 /// where streams that are not on trial are refused for a while, so that a place stays free for a
 /// comm that begins. Until the number from before is reached, doublings are tried without end and
 /// kept when their streams come: that they help was found before.
+///
+/// Where many connections send, each begins with one stream, and has what is wanted once it is
+/// busy: most of them may be idle, and a daemon has a limited number of places.
 /// Thread: under the instance's lock. It knows no clock and no stream.
 class StreamCount {
  public:
@@ -35,8 +40,12 @@ class StreamCount {
   /// Begins with `start`, and wants no more than `most`.
   StreamCount(size_t start, size_t most) : start_(start), most_(most) { forget(); }
 
-  size_t start() const { return start_; }
   size_t most() const { return most_; }
+  /// One more connection sends. Returns with how many streams it begins.
+  size_t add_connection();
+  void remove_connection() { --connections_; }
+  /// The most that a connection keeps which was idle for kForgetStreamsNs.
+  size_t idle() const { return is_crowded() ? 1 : start_; }
   /// The streams that a busy connection should have now.
   size_t wanted() const { return wanted_; }
   /// Nothing is tried for a while.
@@ -52,6 +61,8 @@ class StreamCount {
  private:
   enum class Phase { kMeasure, kTry, kSettled };
 
+  /// A number that is given stays.
+  bool is_crowded() const { return start_ < most_ && connections_ > kConnectionsWithStreams; }
   void observe(int64_t passed_ns);
   bool is_refused_for_long(int64_t passed_ns);
   void judge(double bytes_per_s);
@@ -66,6 +77,7 @@ class StreamCount {
 
   size_t start_;
   size_t most_;
+  size_t connections_ = 0;
   Phase phase_ = Phase::kMeasure;
   size_t count_ = 0;   ///< known to help
   size_t wanted_ = 0;  ///< count_, and those on trial or to spare

@@ -50,6 +50,10 @@ class Transport {
   /// Ends in order: what was sent still goes out. What waits for room is dropped.
   virtual void close() = 0;
   virtual void abort() = 0;
+  /// Nothing follows what was sent, and the peer's host is told so: a few bytes alone it may
+  /// acknowledge late. Small sends after this are dropped. REQUIRES: !is_blocked(), no chunk
+  /// follows.
+  virtual void end_sending() {}
 
   // ---- Sending ----
 

@@ -1,4 +1,4 @@
-// Init and finalize, comms that are left open, fork, and missing daemons.
+// Init and finalize, comms that are left open, and fork.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -11,8 +11,6 @@
 #include <utility>
 
 #include "libclient/stats_segment.h"
-#include "lyre/lyre.h"
-#include "nccl_adapter/abi/nccl_settings.h"
 #include "stack/channel/stats.h"
 #include "tests/adapter/link.h"
 
@@ -42,10 +40,6 @@ struct Holdings {
   bool operator==(const Holdings&) const = default;
 };
 
-size_t count_entries(const char* folder) {
-  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
-}
-
 Holdings holdings(const Rank& rank) {
   client::Mapping stats;
   EXPECT_EQ(client::map_stats_segment(daemons().socket(rank.index()).c_str(), stats), 0);
@@ -63,17 +57,26 @@ Holdings holdings_without_contexts(const Rank& rank) {
   return found;
 }
 
-// Before v11 the plugin is not told when its last communicator ends.
-bool has_finalize(int abi) { return abi >= 11; }
-constexpr const char* kOneContext = "does not apply: all communicators share one context";
-
-// A communicator attaches to its daemon when it makes a connection.
-Result listen_once(NetPlugin& plugin) {
+/// From rank 0 to rank 1, as the link.
+bool connects_once_more(Rank& rank, Link& link) {
   HandleBuffer handle{};
   void* listening = nullptr;
-  const Result result = plugin.listen(0, handle.data(), &listening);
-  if (result != Result::kSuccess) return result;
-  return plugin.close_listen(listening);
+  if (rank.index() == 1) {
+    if (link.plugin().listen(0, handle.data(), &listening) != Result::kSuccess) return false;
+    rank.send(handle.data(), handle.size());
+  } else if (!rank.receive(handle.data(), handle.size())) {
+    return false;
+  }
+  void* comm = nullptr;
+  const bool is_connected = until([&] {
+    const Result result = rank.index() == 0 ? link.plugin().connect(0, handle.data(), &comm)
+                                            : link.plugin().accept(listening, &comm);
+    return result != Result::kSuccess || comm != nullptr;
+  });
+  if (listening != nullptr) link.plugin().close_listen(listening);
+  if (comm == nullptr) return false;
+  return is_connected && Result::kSuccess == (rank.index() == 0 ? link.plugin().close_send(comm)
+                                                                : link.plugin().close_recv(comm));
 }
 
 TEST_P(Lifecycle, InitAndFinalizeManyTimesWithUnloadsBetween) {
@@ -207,7 +210,7 @@ TEST_P(Lifecycle, SeveralCommunicatorsLiveInOneProcess) {
 }
 
 // NCCL 2.28.3 to 2.28.6 finalizes the context of a communicator while another one, made from it
-// with splitShare or shrinkShare, uses its connections.
+// with splitShare or shrinkShare, uses its connections, and makes further ones.
 TEST_P(Lifecycle, CommsOutliveTheContextThatMadeThem) {
   const RankBody body = [](Rank& rank) {
     const Holdings before = holdings_without_contexts(rank);
@@ -221,7 +224,13 @@ TEST_P(Lifecycle, CommsOutliveTheContextThatMadeThem) {
           Result::kSuccess);
       send_one_word(rank, link);
       EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
+      EXPECT_TRUE(connects_once_more(rank, link));
       link.close();
+      HandleBuffer handle{};
+      void* listening = nullptr;
+      const Result ended = has_finalize(GetParam()) ? Result::kInvalidUsage : Result::kSuccess;
+      EXPECT_EQ(link.plugin().listen(0, handle.data(), &listening), ended);
+      if (listening != nullptr) link.plugin().close_listen(listening);
     }
     rank.barrier();
     if (has_finalize(GetParam())) {
@@ -354,16 +363,6 @@ TEST_P(Lifecycle, TelemetryFilesOfEndedProcessesAreRemoved) {
   std::filesystem::remove_all(directory);
 }
 
-TEST_P(Lifecycle, WithoutADaemonInitFailsWithOneLine) {
-  expect_ranks({[](Rank&) {
-    ::setenv("LYRE_SOCKET", "/nonexistent/lyred.sock", 1);
-    const auto plugin = load_tested_plugin(GetParam());
-    EXPECT_EQ(plugin->init(kCommId), Result::kSystemError);
-    EXPECT_EQ(logged_warnings().size(), 1u) << logged_text();
-    EXPECT_TRUE(has_logged("Lyre daemon at /nonexistent/lyred.sock: ")) << logged_text();
-  }});
-}
-
 // NCCL 2.28.3 does so with the parent of a split that shares its resources.
 TEST_P(Lifecycle, AContextThatWasFinalizedIsRefused) {
   if (!has_finalize(GetParam())) GTEST_SKIP() << kOneContext;
@@ -378,205 +377,6 @@ TEST_P(Lifecycle, AContextThatWasFinalizedIsRefused) {
     void* sending = nullptr;
     EXPECT_EQ(plugin->connect(0, handle.data(), &sending), Result::kInvalidUsage);
   }});
-}
-
-// As while it is restarted.
-TEST_P(Lifecycle, ALaterCommunicatorWaitsForTheDaemon) {
-  if (!has_finalize(GetParam())) GTEST_SKIP() << kOneContext;
-  expect_ranks({[](Rank&) {
-    char folder[] = "/tmp/lyre-away-XXXXXX";
-    ASSERT_NE(::mkdtemp(folder), nullptr);
-    const std::string socket = std::string(folder) + "/lyred.sock";
-    const std::string real = daemons().socket(0);
-    ASSERT_EQ(::symlink(real.c_str(), socket.c_str()), 0);
-    ::setenv("LYRE_SOCKET", socket.c_str(), 1);
-    const auto plugin = load_tested_plugin(GetParam());
-    ASSERT_EQ(plugin->init(kCommId), Result::kSuccess);
-    ASSERT_EQ(::unlink(socket.c_str()), 0);
-    std::thread daemon([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(700));
-      ASSERT_EQ(::symlink(real.c_str(), socket.c_str()), 0);
-    });
-    const auto more = load_tested_plugin(GetParam());
-    EXPECT_EQ(more->init(kCommId), Result::kSuccess) << logged_text();
-    EXPECT_EQ(listen_once(*more), Result::kSuccess) << logged_text();
-    daemon.join();
-    std::filesystem::remove_all(folder);
-  }});
-}
-
-// torchrun starts ranks anew also while the daemon is restarted.
-TEST_P(Lifecycle, TheFirstInitWaitsForADaemonThatIsRequired) {
-  expect_ranks({[](Rank&) {
-    char folder[] = "/tmp/lyre-away-XXXXXX";
-    ASSERT_NE(::mkdtemp(folder), nullptr);
-    const std::string socket = std::string(folder) + "/lyred.sock";
-    ::setenv("LYRE_SOCKET", socket.c_str(), 1);
-    ::setenv("LYRE_REQUIRED", "1", 1);
-    std::thread daemon([real = daemons().socket(0), &socket] {
-      EXPECT_TRUE(
-          until([] { return logged_text().find("trying again for 10 s") != std::string::npos; }));
-      ASSERT_EQ(::symlink(real.c_str(), socket.c_str()), 0);
-    });
-    const auto plugin = load_tested_plugin(GetParam());
-    EXPECT_EQ(plugin->init(kCommId), Result::kSuccess) << logged_text();
-    daemon.join();
-    std::filesystem::remove_all(folder);
-  }});
-}
-
-// NCCL 2.28.3 to 2.29.7, which take v11.
-TEST_P(Lifecycle, APluginThatNcclWouldLoseSaysSoOnce) {
-  const bool loses = GetParam() == 11;
-  expect_ranks({[&](Rank&) {
-    ::setenv("LYRE_SOCKET", daemons().socket(0).c_str(), 1);
-    ::setenv(nccl_abi::kPluginUsersSetting, "0", 1);
-    for (uint64_t i = 0; i < 2; ++i) {
-      const auto plugin = load_tested_plugin(GetParam());
-      ASSERT_EQ(plugin->init(kCommId + i), Result::kSuccess) << logged_text();
-      EXPECT_EQ(plugin->finalize(), Result::kSuccess);
-      plugin->unload();
-      EXPECT_EQ(plugin->library_name().empty(), loses);
-    }
-    EXPECT_EQ(count_logged("export NCCL_NET_PLUGIN_REF_COUNT=1"), loses ? 1u : 0u) << logged_text();
-  }});
-}
-
-// Contexts of one uid: as many as two communicators need.
-constexpr const char* kTwoContexts = "[clients]\ncontexts_per_uid_max = 2\n";
-
-// The daemon frees the context of the one that was finalized when its workers have let go of it.
-TEST_P(Lifecycle, ACommunicatorTakesThePlaceOfOneThatWasFinalized) {
-  if (!has_finalize(GetParam())) GTEST_SKIP() << kOneContext;
-  const auto pair = own_daemons(kTwoContexts);
-  expect_ranks({[&](Rank&) {
-    ::setenv("LYRE_SOCKET", pair->socket(0).c_str(), 1);
-    auto older = load_tested_plugin(GetParam());
-    auto newer = load_tested_plugin(GetParam());
-    ASSERT_EQ(older->init(kCommId), Result::kSuccess);
-    ASSERT_EQ(newer->init(kCommId + 1), Result::kSuccess);
-    ASSERT_EQ(listen_once(*newer), Result::kSuccess);
-    for (uint64_t i = 2; i < 20; ++i) {
-      ASSERT_EQ(older->finalize(), Result::kSuccess);
-      ASSERT_EQ(older->init(kCommId + i), Result::kSuccess) << logged_text();
-      ASSERT_EQ(listen_once(*older), Result::kSuccess) << logged_text();
-      std::swap(older, newer);
-    }
-  }});
-}
-
-// NCCL never finalizes a communicator that it aborts before the ranks have met.
-TEST_P(Lifecycle, AbandonedInitsHoldNothing) {
-  if (!has_finalize(GetParam())) GTEST_SKIP() << kOneContext;
-  const auto pair = own_daemons(kTwoContexts);
-  expect_ranks({[&](Rank& rank) {
-    ::setenv("LYRE_SOCKET", pair->socket(0).c_str(), 1);
-    std::vector<std::unique_ptr<NetPlugin>> abandoned;
-    Holdings one;
-    for (uint64_t i = 0; i < 20; ++i) {
-      abandoned.push_back(load_tested_plugin(GetParam()));
-      ASSERT_EQ(abandoned.back()->init(kCommId + i), Result::kSuccess) << logged_text();
-      if (i == 0) one = holdings_without_contexts(rank);
-    }
-    EXPECT_EQ(holdings_without_contexts(rank), one);
-    EXPECT_EQ(listen_once(*abandoned.back()), Result::kSuccess) << logged_text();
-  }});
-}
-
-// A daemon that has none left is there, and wanted: NCCL never asks again.
-TEST_P(Lifecycle, TheFirstInitWaitsForAContext) {
-  const auto pair = own_daemons(kTwoContexts);
-  expect_ranks({[&](Rank&) {
-    ::setenv("LYRE_SOCKET", pair->socket(0).c_str(), 1);
-    const lyre_options options{.struct_bytes = sizeof options,
-                               .socket_path = pair->socket(0).c_str()};
-    std::array<lyre_context*, 2> others{};
-    for (lyre_context*& other : others) ASSERT_EQ(lyre_context_open(&options, &other), 0);
-    std::thread frees_one([&] {
-      EXPECT_TRUE(
-          until([] { return logged_text().find("trying again for 2 s") != std::string::npos; }));
-      lyre_context_close(others[0]);
-    });
-    const auto plugin = load_tested_plugin(GetParam());
-    EXPECT_EQ(plugin->init(kCommId), Result::kSuccess) << logged_text();
-    frees_one.join();
-    lyre_context_close(others[1]);
-  }});
-}
-
-TEST_P(Lifecycle, ALaterCommunicatorWaitsForAContext) {
-  if (!has_finalize(GetParam())) GTEST_SKIP() << kOneContext;
-  const auto pair = own_daemons(kTwoContexts);
-  expect_ranks({[&](Rank&) {
-    ::setenv("LYRE_SOCKET", pair->socket(0).c_str(), 1);
-    const auto plugin = load_tested_plugin(GetParam());
-    ASSERT_EQ(plugin->init(kCommId), Result::kSuccess);
-    lyre_context* other = nullptr;
-    const lyre_options options{.struct_bytes = sizeof options,
-                               .socket_path = pair->socket(0).c_str()};
-    ASSERT_EQ(lyre_context_open(&options, &other), 0);
-    std::thread frees_it([&] {
-      EXPECT_TRUE(
-          until([] { return logged_text().find("trying again for 2 s") != std::string::npos; }));
-      lyre_context_close(other);
-    });
-    const auto more = load_tested_plugin(GetParam());
-    EXPECT_EQ(more->init(kCommId + 1), Result::kSuccess) << logged_text();
-    EXPECT_EQ(listen_once(*more), Result::kSuccess) << logged_text();
-    frees_it.join();
-  }});
-}
-
-TEST_P(Lifecycle, RequiredDaemonThatIsMissingEndsTheProcess) {
-  const std::vector<RankEnd> ends = run_ranks({[](Rank&) {
-    ::setenv("LYRE_SOCKET", "/nonexistent/lyred.sock", 1);
-    ::setenv("LYRE_REQUIRED", "1", 1);
-    ::setenv("LYRE_RESUME_SECONDS", "1", 1);
-    const auto plugin = load_tested_plugin(GetParam());
-    (void)plugin->init(kCommId);
-    ::_exit(77);  // not reached
-  }});
-  EXPECT_EQ(ends[0].exit_status, 1);
-  EXPECT_NE(ends[0].stderr_text.find("LYRE_REQUIRED is set and no usable Lyre daemon at "
-                                     "/nonexistent/lyred.sock"),
-            std::string::npos)
-      << ends[0].stderr_text;
-}
-
-TEST_P(Lifecycle, WrongSettingIsNamed) {
-  expect_ranks({[](Rank&) {
-    ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "soon", 1);
-    const auto plugin = load_tested_plugin(GetParam());
-    EXPECT_NE(plugin->init(kCommId), Result::kSuccess);
-    EXPECT_TRUE(has_logged("LYRE_PEER_TIMEOUT_SECONDS is \"soon\": allowed are")) << logged_text();
-  }});
-}
-
-TEST_P(Lifecycle, AMisspeltSettingIsNamedOnce) {
-  expect_ranks({[](Rank&) {
-    ::setenv("LYRE_STREAM", "4", 1);
-    const auto plugin = load_tested_plugin(GetParam());
-    (void)plugin->init(kCommId);
-    (void)plugin->init(kCommId + 1);
-    EXPECT_EQ(count_logged(
-                  "LYRE_STREAM is not a setting of Lyre, and is ignored; is LYRE_STREAMS meant?"),
-              1u)
-        << logged_text();
-  }});
-}
-
-TEST_P(Lifecycle, WrongSettingEndsTheProcessThatRequiresADaemon) {
-  const std::vector<RankEnd> ends = run_ranks({[](Rank&) {
-    ::setenv("LYRE_REQUIRED", "yes", 1);
-    ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "soon", 1);
-    const auto plugin = load_tested_plugin(GetParam());
-    (void)plugin->init(kCommId);
-    ::_exit(77);  // not reached
-  }});
-  EXPECT_EQ(ends[0].exit_status, 1);
-  EXPECT_NE(ends[0].stderr_text.find("LYRE_REQUIRED is set and a setting is wrong"),
-            std::string::npos)
-      << ends[0].stderr_text;
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <sched.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <stdexcept>
 
 #include "nccl_adapter/abi/nccl_settings.h"
@@ -175,6 +177,10 @@ void Link::close() {
   comm_ = nullptr;
   listen_comm_ = nullptr;
   require(plugin_->finalize(), "finalize");
+}
+
+size_t count_entries(const char* folder) {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
 }
 
 std::vector<uint8_t> pattern(uint64_t seed, size_t bytes) {

@@ -87,6 +87,12 @@ class Link {
   void* comm_ = nullptr;
 };
 
+// Before v11 the plugin is not told when its last communicator ends.
+inline bool has_finalize(int abi) { return abi >= 11; }
+inline constexpr const char* kOneContext = "does not apply: all communicators share one context";
+
+size_t count_entries(const char* folder);
+
 /// Bytes that depend on `seed` and on their position.
 std::vector<uint8_t> pattern(uint64_t seed, size_t bytes);
 

@@ -82,6 +82,9 @@ void add_telemetry(std::vector<Limit>& out) {
                       std::to_string(nccl_abi::kTelemetryBytesMax) + " and " +
                           std::to_string(nccl_abi::kTelemetrySlotsMax),
                       "it is not read, and lyred does not remove a larger one"));
+  out.push_back(fixed("comms of an attachment that its telemetry file shows",
+                      std::to_string(nccl_abi::kTelemetrySlots),
+                      "the others are not shown, and counted"));
   out.push_back(
       fixed("programs whose comms have metrics, and labels of clients, of all and of a uid",
             std::to_string(tools::kMetricNamesMax) + " and " +
@@ -288,6 +291,10 @@ void add_turns(std::vector<Limit>& out) {
                       "the next turn begins with the next client"));
   out.push_back(fixed("the same, of a client whose ring is full, in a row",
                       std::to_string(worker::kUntoldInARowMax), "the next turn"));
+  out.push_back(fixed(
+      "failed connects without a session, on a worker, of which a client is not told while its "
+      "ring is full",
+      std::to_string(worker::kFailedOpensPerContextMax), "the client is disconnected"));
   out.push_back(fixed("submissions that a turn takes of a client",
                       std::to_string(worker::kSubmissionsPerContextMax), "the next turn"));
   out.push_back(fixed("the same, of all clients", std::to_string(worker::kSubmissionsPerPollMax),

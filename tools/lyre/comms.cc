@@ -65,6 +65,7 @@ CommsOfProcess process_of(const TelemetryFile& file, int64_t now_ns) {
           .foreign = header.foreign.load(std::memory_order_relaxed),
           .last_foreign = text_of(header.last_foreign),
           .verbs = text_of(header.verbs),
+          .not_shown = header.comms_not_shown.load(std::memory_order_relaxed),
           .silent_ns = silent_ns(header, now_ns),
           .comms = {}};
 }
@@ -152,11 +153,15 @@ const CommView* find_earlier(const CommsSnapshot* earlier, const CommsOfProcess&
 std::optional<double> rate_of(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
                               const CommsOfProcess& owner, const CommView& view) {
   const CommView* before = find_earlier(earlier, owner, view);
-  if (before == nullptr || view.bytes < before->bytes || snapshot.at_ns <= earlier->at_ns) {
-    return std::nullopt;
-  }
+  if (before == nullptr) return std::nullopt;
+  // Two looks that are 500 ms apart may read what was written 400 or 600 ms apart. A release that
+  // does not tell when it wrote has the time between the looks.
+  const bool is_time_known = before->written_ns > 0 && view.written_ns > 0;
+  const int64_t interval_ns =
+      is_time_known ? view.written_ns - before->written_ns : snapshot.at_ns - earlier->at_ns;
+  if (view.bytes < before->bytes || interval_ns <= 0) return std::nullopt;
   return 8.0 * static_cast<double>(view.bytes - before->bytes) * kNsPerSecond /
-         static_cast<double>(snapshot.at_ns - earlier->at_ns);
+         static_cast<double>(interval_ns);
 }
 
 // Collectives have numbers, sends and receives do not.
@@ -180,7 +185,11 @@ std::string heading_of(const CommsOfProcess& process) {
     out += std::to_string(process.foreign) + " foreign connections refused, the last from " +
            process.last_foreign + "\n";
   }
-  if (!process.verbs.empty()) out += "RDMA not used, as of its init: " + process.verbs + "\n";
+  if (!process.verbs.empty()) out += "RDMA not used when it attached: " + process.verbs + "\n";
+  if (process.not_shown > 0) {
+    out += std::to_string(process.not_shown) +
+           " connections of this process are not shown: its file has no room for them\n";
+  }
   if (process.silent_ns > 0) {
     out += "has written nothing for " + format_duration(process.silent_ns) + " (stopped?)\n";
   }
@@ -363,6 +372,7 @@ nlohmann::ordered_json comms_json(const CommsSnapshot& snapshot, const CommsSnap
                                     {"comms", nlohmann::ordered_json::array()}};
     if (process.foreign > 0) entry["last_foreign"] = process.last_foreign;
     if (!process.verbs.empty()) entry["rdma_not_used"] = process.verbs;
+    if (process.not_shown > 0) entry["comms_not_shown"] = process.not_shown;
     if (process.silent_ns > 0) entry["silent_ns"] = process.silent_ns;
     for (const CommView& view : process.comms) {
       entry["comms"].push_back(comm_json(snapshot, earlier, process, view));

@@ -38,6 +38,7 @@ struct CommsOfProcess {
   uint64_t foreign = 0;      ///< foreign connections that were refused
   std::string last_foreign;  ///< address of the last one
   std::string verbs;         ///< RDMA ports and why init found no use for them; empty: none
+  uint32_t not_shown = 0;    ///< comms for which the file has no room
   /// Of a process that lives and has written nothing for some seconds: it is stopped. Else 0.
   int64_t silent_ns = 0;
   std::vector<nccl_abi::CommView> comms;
@@ -66,7 +67,8 @@ int64_t oldest_age_ns(const CommsSnapshot& snapshot, const nccl_abi::CommView& v
 /// A short name of the comm, the same in all outputs: the first bytes of its id in hexadecimal.
 std::string comm_id_text(const nccl_abi::CommView& view);
 
-/// Rates are means since `earlier`. Without it there are none.
+/// Rates are means between what the plugin had written before `earlier` and what it wrote last.
+/// There are none without `earlier`, and of a comm that was not written since then.
 std::string comms_text(const CommsSnapshot& snapshot, const CommsSnapshot* earlier);
 nlohmann::ordered_json comms_json(const CommsSnapshot& snapshot, const CommsSnapshot* earlier);
 

@@ -123,6 +123,7 @@ struct Host {
   std::vector<lyre_context*> contexts;  ///< of this boot
   std::vector<const End*> accepted;     ///< the ends of connections that peers began
   bool refuses_memory = false;          ///< for now: what its clients may register is registered
+  uint32_t final_refusals = 0;          ///< of so many next registrations
   uint32_t memory_requests = 0;         ///< registrations that its clients asked for
 };
 

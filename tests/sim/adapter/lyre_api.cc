@@ -417,9 +417,12 @@ int lyre_register(lyre_context* context, const void* data, size_t bytes, lyre_re
   if (const int code = failed(context); code != 0) return code;
   if (!await_daemon(context)) return fail(LYRE_E_DAEMON, "no answer within two seconds");
   ++context->host->memory_requests;
-  const bool is_refused = context->host->refuses_memory;
-  *out = new lyre_region{context, static_cast<const uint8_t*>(data), bytes,
-                         network()->settings().is_memory_direct && !is_refused, is_refused};
+  Host& host = *context->host;
+  const bool is_refused = host.refuses_memory;
+  const bool is_final = host.final_refusals > 0;
+  if (is_final) --host.final_refusals;
+  const bool is_direct = network()->settings().is_memory_direct && !is_refused && !is_final;
+  *out = new lyre_region{context, static_cast<const uint8_t*>(data), bytes, is_direct, is_refused};
   context->regions.push_back(*out);
   return 0;
 }
@@ -571,6 +574,12 @@ int lyre_set_option(lyre_session* session, lyre_option option, uint32_t value) {
     default:
       break;
   }
+  return 0;
+}
+
+int lyre_shutdown(lyre_session* session) {
+  if (const int code = failed(session->context); code != 0) return code;
+  network()->tcp().shut(*session->end);
   return 0;
 }
 

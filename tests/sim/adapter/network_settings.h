@@ -34,6 +34,7 @@ struct NetworkSettings {
   uint64_t arena_bytes = 64 << 20;
   uint32_t loss_ppm = 0;         ///< of packets
   bool is_memory_direct = true;  ///< registered memory is read in place
+  int64_t ack_delay_ns = 0;      ///< data without a FIN is acknowledged so much later
   bool lags_acks = false;        ///< unacknowledged bytes are told late, as lyre.h allows
   size_t connects_max = 0;       ///< of a client, at the same time; 0: no limit, as below
   size_t host_connects_max = 0;  ///< of all clients of a host

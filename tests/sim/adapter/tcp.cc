@@ -155,8 +155,16 @@ void Tcp::on_data(End& to, Packet packet) {
     return end_side(to, LYRE_E_RESET);
   }
   if (packet.from <= to.received) take(to, packet);
-  if (to.state == End::State::kOpen) send_ack(to);
+  if (to.state == End::State::kOpen) acknowledge(to);
   finish_if_over(to);
+}
+
+// RFC 9293 3.8.6.3: a FIN is acknowledged at once.
+void Tcp::acknowledge(End& to) {
+  if (settings_.ack_delay_ns == 0 || to.is_fin_received) return send_ack(to);
+  events_.after(settings_.ack_delay_ns, [this, own = &to] {
+    if (knows(*own) && own->state == End::State::kOpen) send_ack(*own);
+  });
 }
 
 void Tcp::take(End& to, const Packet& packet) {
@@ -362,6 +370,12 @@ void Tcp::probe(End& end) {
 void Tcp::on_released(End& end) {
   if (!knows(end) || end.state != End::State::kOpen) return;
   if (window_end(end) - end.advertised >= settings_.pool_bytes / 4) send_ack(end);
+}
+
+void Tcp::shut(End& end) {
+  if (!knows(end) || end.state != End::State::kOpen) return;
+  end.is_fin_queued = true;
+  push(end);
 }
 
 void Tcp::close(End& end) {

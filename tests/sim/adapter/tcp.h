@@ -25,6 +25,8 @@ class Tcp {
   void push(End& end);
   /// The client gave memory back: the window may open.
   void on_released(End& end);
+  /// Sends FIN after what is queued.
+  void shut(End& end);
   void close(End& end);
   void abort(End& end);
   void set_keepalive(End& end);
@@ -50,6 +52,7 @@ class Tcp {
   void establish(End& to);
   void on_data(End& to, Packet packet);
   void take(End& to, const Packet& packet);
+  void acknowledge(End& to);
   void on_ack(End& to, const Packet& packet);
   void finish_pieces(End& end);
   std::vector<uint8_t> read(const End& end, uint64_t from, uint64_t bytes) const;

@@ -49,6 +49,7 @@ class Comms : public ::testing::Test {
     header->foreign.store(foreign_);
     std::strcpy(header->last_foreign, "192.0.2.7:4711");
     std::strcpy(header->verbs, verbs_.c_str());
+    header->comms_not_shown.store(not_shown_);
     std::strcpy(header->program, "python3");
     std::strcpy(header->host, "node7");
     std::strcpy(header->socket, "/run/lyre/lyred.sock");
@@ -156,6 +157,7 @@ class Comms : public ::testing::Test {
   std::string directory_;
   uint64_t foreign_ = 0;
   std::string verbs_;
+  uint32_t not_shown_ = 0;
 };
 
 TEST_F(Comms, ADirectoryThatWasNamedMustBeThere) {
@@ -215,9 +217,21 @@ TEST_F(Comms, RdmaPortsThatAreNotUsedAreNamedWithTheReason) {
   write(name_of("4711-0"), sample());
   const CommsSnapshot snapshot = read_comms({directory_}, kNowNs);
   EXPECT_NE(comms_text(snapshot, nullptr)
-                .find("\nRDMA not used, as of its init: rxe0: the port is not active\n"),
+                .find("\nRDMA not used when it attached: rxe0: the port is not active\n"),
             std::string::npos);
   EXPECT_EQ(comms_json(snapshot, nullptr)["processes"][0]["rdma_not_used"], verbs_);
+}
+
+TEST_F(Comms, ThoseForWhichAFileHasNoRoomAreCounted) {
+  write(name_of("4711-0"), sample());
+  EXPECT_FALSE(comms_json(read_comms({directory_}, kNowNs), nullptr)["processes"][0].contains(
+      "comms_not_shown"));
+  not_shown_ = 7;
+  write(name_of("4711-0"), sample());
+  const CommsSnapshot snapshot = read_comms({directory_}, kNowNs);
+  EXPECT_NE(comms_text(snapshot, nullptr).find("\n7 connections of this process are not shown: "),
+            std::string::npos);
+  EXPECT_EQ(comms_json(snapshot, nullptr)["processes"][0]["comms_not_shown"], 7);
 }
 
 TEST_F(Comms, QueuePairsAndCopiesAreInTheDocument) {
@@ -263,6 +277,28 @@ TEST_F(Comms, RatesAreOfTheTimeBetweenTwoLooks) {
   const auto json = comms_json(snapshot, &earlier);
   EXPECT_EQ(json["processes"][0]["comms"][0]["bits_per_s"], 16e6);
   EXPECT_EQ(json["processes"][0]["comms"][0]["waits_for"], "peer's receive");
+}
+
+// The plugin writes each 200 ms: of 500 ms between two looks, 400 or 600 ms of bytes were counted.
+TEST_F(Comms, RatesAreOfTheTimeBetweenTwoWritings) {
+  CommView view = sample();
+  view.written_ns = kNowNs - 10'000'000;
+  write(name_of("4711-0"), view);
+  const CommsSnapshot earlier = read_comms({directory_}, kNowNs);
+  view.bytes += 750'000'000;
+  view.written_ns += 600'000'000;
+  write(name_of("4711-0"), view);
+  const CommsSnapshot snapshot = read_comms({directory_}, kNowNs + 500'000'000);
+  EXPECT_EQ(comms_json(snapshot, &earlier)["processes"][0]["comms"][0]["bits_per_s"], 10e9);
+}
+
+TEST_F(Comms, WithoutAWritingInBetweenHaveNoRate) {
+  CommView view = sample();
+  view.written_ns = kNowNs;
+  write(name_of("4711-0"), view);
+  const CommsSnapshot earlier = read_comms({directory_}, kNowNs);
+  const CommsSnapshot snapshot = read_comms({directory_}, kNowNs + 100'000'000);
+  EXPECT_FALSE(comms_json(snapshot, &earlier)["processes"][0]["comms"][0].contains("bits_per_s"));
 }
 
 /// A file as its writer holds it.

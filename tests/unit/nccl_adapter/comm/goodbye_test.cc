@@ -127,6 +127,28 @@ TEST_F(Goodbyes, TheByeIsTheOneThatWasGiven) {
   }
 }
 
+// A FIN is acknowledged at once, a few bytes perhaps not.
+TEST_F(Goodbyes, NothingFollowsTheByeButAFin) {
+  begin();
+  EXPECT_EQ(lanes_[0].transport->send_small(std::vector<uint8_t>(5)), Io::kOk);
+  pass(10 * kMs);
+  for (Stream& stream : far_) {
+    EXPECT_EQ(read(stream).size(), kFrameHeaderBytes);
+    std::span<const uint8_t> rest;
+    EXPECT_EQ(stream.peek(&rest), Io::kFinished);
+  }
+}
+
+TEST_F(Goodbyes, DataThatIsUnderWayMayFollowTheBye) {
+  goodbye_.begin({.is_data_under_way = true});
+  EXPECT_EQ(lanes_[0].transport->send_small(std::vector<uint8_t>(5)), Io::kOk);
+  pass(10 * kMs);
+  EXPECT_EQ(read(far_[0]).size(), kFrameHeaderBytes + 5);
+  std::span<const uint8_t> rest;
+  EXPECT_EQ(far_[1].peek(&rest), Io::kOk);
+  far_[1].consume(rest.size());
+}
+
 TEST_F(Goodbyes, AnAbortEndsTheStreamsAtOnce) {
   goodbye_.begin({.is_abort = true});
   EXPECT_TRUE(goodbye_.is_abort());

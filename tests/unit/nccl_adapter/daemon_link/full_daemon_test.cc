@@ -31,8 +31,8 @@ class CommunicatorsOfAProcess : public TwoHosts {
     Comm* receiver = nullptr;
     Request* send = nullptr;
     Request* receive = nullptr;
-    std::vector<uint8_t> out = std::vector<uint8_t>(1 << 20, 1);
-    std::vector<uint8_t> in = std::vector<uint8_t>(1 << 20);
+    std::vector<uint8_t> out;
+    std::vector<uint8_t> in;
     uint64_t received = 0;  ///< messages
   };
   struct Communicator {
@@ -50,7 +50,7 @@ class CommunicatorsOfAProcess : public TwoHosts {
     receives_.reset();
   }
 
-  /// `streams`: of each of its comms.
+  /// `streams`: of each of its comms; 0: as the port and its workers need.
   Communicator& open(int64_t streams) {
     all_.push_back(std::make_unique<Communicator>());
     all_.back()->instance = Instance::open(Settings{.socket_path = "sim/0", .streams = streams},
@@ -112,6 +112,8 @@ class CommunicatorsOfAProcess : public TwoHosts {
     for (const auto& pair : communicator.pairs) {
       if (pair->sender == nullptr || pair->receiver == nullptr) continue;
       if (communicator.is_busy && pair->send == nullptr && pair->receive == nullptr) {
+        pair->out.resize(1 << 20, 1);
+        pair->in.resize(1 << 20);
         pair->receive = post(pair->receiver, pair->in);
         pair->send = post(pair->sender, pair->out);
       }
@@ -185,6 +187,32 @@ TEST_F(CommunicatorsOfAFullDaemon, DoNotKeepEveryPlace) {
   EXPECT_LT(network_.established().size(), kRoom);
   EXPECT_GE(network_.established().size(), 7u) << "one refusal halves once";
   expect_to_work(communicator);
+}
+
+/// Eight streams, one for each worker, are wanted. There is room for eight streams of some
+/// connections and two of the others.
+class ManyConnections : public CommunicatorsOfAProcess {
+ protected:
+  static constexpr size_t kOthers = 32;
+
+  ManyConnections()
+      : CommunicatorsOfAProcess(
+            {.hosts = 2,
+             .rails = 2,
+             .host_connects_max = kStreamsAutoMax * kConnectionsWithStreams + 2 * kOthers,
+             .workers = kStreamsAutoMax}) {}
+};
+
+// Each began with eight, and a job of 64 hosts asked for more than twice what a daemon has.
+TEST_F(ManyConnections, LeaveRoomWhileTheyAreIdle) {
+  Communicator& communicator = open(0);
+  ASSERT_TRUE(connect(communicator, kConnectionsWithStreams + kOthers));
+  constexpr size_t kAtFirst = kStreamsAutoMax * kConnectionsWithStreams + kOthers;
+  ASSERT_TRUE(streams_become(kAtFirst));
+  work_for(3 * kStreamsRefusedNs);
+  EXPECT_EQ(network_.established().size(), kAtFirst) << "some were given back";
+  work_for(kForgetStreamsNs);
+  EXPECT_TRUE(streams_become(kConnectionsWithStreams + kOthers));
 }
 
 /// The other host's daemon is full, and drops what begins a connection.

@@ -362,6 +362,25 @@ TEST_F(InstancesThatShow, ShowCommsAsFailedWhenTheDaemonStaysAway) {
   EXPECT_EQ(first_comm().has_failed, 1u);
 }
 
+// The header's time grows also where no comm is written: rates of `lyre comms` are by the comm's.
+TEST_F(InstancesThatShow, TellWhenAViewWasWritten) {
+  connect();
+  until(
+      [&] {
+        sends_->progress();
+        return false;
+      },
+      kSecond);
+  const int64_t written_ns = first_comm().written_ns;
+  EXPECT_EQ(written_ns, shown_ns());
+  EXPECT_GE(written_ns, events_.now_ns() - kSecond);
+  const std::lock_guard lock(sends_->mutex());
+  pass(10 * kSecond);
+  std::thread([this] { run_progress_threads(); }).join();
+  EXPECT_GT(shown_ns(), written_ns);
+  EXPECT_EQ(first_comm().written_ns, written_ns);
+}
+
 // regMr() may hold it for a minute, during an upgrade.
 TEST_F(InstancesThatShow, ShowThatTheProcessIsAliveWhileACallHoldsTheLock) {
   connect();

@@ -126,14 +126,28 @@ TEST_F(TelemetryTest, AnIdleProcessTakesLittleOfASmallFileSystem) {
   EXPECT_LE(status.st_blocks * 512, 64 << 10);
 }
 
-TEST_F(TelemetryTest, EverySlotIsGivenWhereThereIsRoom) {
-  Telemetry telemetry(directory_, "host", "socket", 1);
-  EXPECT_EQ(fill(telemetry), nccl_abi::kTelemetrySlots);
-}
-
 void read_header(const std::string& directory, nccl_abi::TelemetryHeader* out) {
   std::ifstream(fs::directory_iterator(directory)->path(), std::ios::binary)
       .read(reinterpret_cast<char*>(out), sizeof *out);
+}
+
+uint32_t not_shown(const std::string& directory) {
+  nccl_abi::TelemetryHeader header{};
+  read_header(directory, &header);
+  return header.comms_not_shown.load();
+}
+
+TEST_F(TelemetryTest, EverySlotIsGivenWhereThereIsRoomAndTheOtherCommsAreCounted) {
+  Telemetry telemetry(directory_, "host", "socket", 1);
+  set_logger(keep_line);
+  EXPECT_EQ(fill(telemetry), nccl_abi::kTelemetrySlots);
+  EXPECT_EQ(telemetry.take(), nullptr);
+  set_logger(nullptr);
+  EXPECT_EQ(g_lines, 1) << "said more than once";
+  EXPECT_TRUE(has_said("will show only 2048 connections")) << g_line;
+  EXPECT_EQ(not_shown(directory_), 2u);
+  telemetry.give_back(nullptr);
+  EXPECT_EQ(not_shown(directory_), 1u);
 }
 
 TEST_F(TelemetryTest, TellsWhoMayReadItAndWhereItsSlotsAre) {

@@ -37,7 +37,7 @@ class CommunicatorsOfV11 : public TwoHosts {
   }
   ~CommunicatorsOfV11() override {
     for (void* context : contexts_) finalize(context);
-    EXPECT_TRUE(contexts().is_empty());
+    EXPECT_TRUE(!contexts().has_live());
     EXPECT_EQ(attachments(), others_);
     for (const char* name : {"LYRE_TELEMETRY_DIR", "LYRE_SOCKET", "LYRE_RAILS"}) ::unsetenv(name);
   }

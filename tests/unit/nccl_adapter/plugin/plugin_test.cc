@@ -32,6 +32,8 @@ using ::testing::Not;
 /// posted. The comm has not failed, whatever became of the sender. Times are virtual.
 class ReceiverAtTheEnd : public TwoHosts {
  protected:
+  explicit ReceiverAtTheEnd(const adapter_sim::NetworkSettings& settings = {.hosts = 2, .rails = 2})
+      : TwoHosts(settings) {}
   void SetUp() override {
     ::setenv("LYRE_TELEMETRY_DIR", "none", 1);
     sends_ = init(0);
@@ -251,6 +253,30 @@ TEST_F(ReceiverAtTheEnd, WaitsOnceForPeersThatPlaceNothing) {
     all_ns += close_ns(&others_[i + 1].first);  // the sender of another pair
   }
   EXPECT_LT(all_ns, 3 * kCloseWaitNs);
+  for (const auto& [sender, receiver] : others_) {
+    close_comm(sender);
+    close_comm(receiver);
+  }
+}
+
+/// Hosts acknowledge a few bytes as late as Lyre's do (tcp.ack_delay_ms).
+class EndsOfIdleComms : public ReceiverAtTheEnd {
+ protected:
+  EndsOfIdleComms() : ReceiverAtTheEnd({.hosts = 2, .rails = 2, .ack_delay_ns = 40 * kMs}) {}
+};
+
+// As in ncclCommDestroy while the peers' processes make no call. Each end waited for 40 ms.
+TEST_F(EndsOfIdleComms, DoNotWaitForALateAcknowledgement) {
+  constexpr size_t kPairs = 60;
+  for (size_t i = 0; i <= kPairs; ++i) {
+    others_.emplace_back(std::exchange(sender_, nullptr), std::exchange(receiver_, nullptr));
+    close_listen(std::exchange(listening_, nullptr));
+    ASSERT_NO_FATAL_FAILURE(meet());
+  }
+  int64_t all_ns = 0;
+  for (size_t i = 1; i <= kPairs; ++i)  // over the first one came a message
+    all_ns += close_ns(i % 2 == 0 ? &others_[i].first : &others_[i].second);
+  EXPECT_LT(all_ns, kSecond);
   for (const auto& [sender, receiver] : others_) {
     close_comm(sender);
     close_comm(receiver);

@@ -159,7 +159,10 @@ class TwoHosts : public ::testing::Test, private adapter_sim::System {
     others();
     while_asleep = others;
   }
-  Nonce nonce() override { return Nonce{++nonces_}; }
+  Nonce nonce() override {
+    ++nonces_;
+    return Nonce{static_cast<uint8_t>(nonces_), static_cast<uint8_t>(nonces_ >> 8)};
+  }
   std::string host_name() override { return "host"; }
   uint32_t process_id() override { return 1; }
   void set_progress(const void* thread, const std::function<void()>* work) override {
@@ -167,7 +170,7 @@ class TwoHosts : public ::testing::Test, private adapter_sim::System {
     if (work != nullptr) progress_threads_.emplace(thread, work);
   }
 
-  uint8_t nonces_ = 0;
+  uint16_t nonces_ = 0;
   std::map<const void*, const std::function<void()>*> progress_threads_;
   std::vector<std::unique_ptr<TestEnvironment>> hosts_;
 };

@@ -106,6 +106,23 @@ TEST(StreamCount, BeginsWithWhatIsKnownOfThePort) {
   EXPECT_LE(port.count().wanted(), 12u);
 }
 
+TEST(StreamCount, ManyConnectionsBeginWithOneStreamEach) {
+  StreamCount count(8, kStreamsMaxHere);
+  for (size_t i = 0; i < kConnectionsWithStreams; ++i) EXPECT_EQ(count.add_connection(), 8u);
+  EXPECT_EQ(count.idle(), 8u);
+  EXPECT_EQ(count.add_connection(), 1u);
+  EXPECT_EQ(count.idle(), 1u);
+  EXPECT_EQ(count.wanted(), 8u) << "which a busy one has";
+  count.remove_connection();
+  EXPECT_EQ(count.idle(), 8u);
+}
+
+TEST(StreamCount, OfManyConnectionsEachHasTheNumberThatIsGiven) {
+  StreamCount count(4, 4);
+  for (size_t i = 0; i <= kConnectionsWithStreams; ++i) EXPECT_EQ(count.add_connection(), 4u);
+  EXPECT_EQ(count.idle(), 4u);
+}
+
 TEST(StreamCount, WhereFlowsAreLimitedThereAreStreamsToSpare) {
   CappedPort limited(1e8, 4e8);
   limited.be_busy(3 * kNsPerSecond);
