@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -70,6 +71,20 @@ int code_of_errno(int number) {
   }
 }
 
+/// After EACCES. Nobody is to become a member of root's group, which the socket of a daemon that
+/// starts may have for a moment.
+int fail_closed(const char* path) {
+  struct statx file {};  // glibc before 2.33 has no stat() that the plugin could link
+  const bool is_known = ::statx(AT_FDCWD, path, 0, STATX_MODE | STATX_GID, &file) == 0;
+  if (!is_known || (file.stx_mode & S_IWGRP) == 0 || file.stx_gid == 0) {
+    return fail(LYRE_E_PERMISSION, "%s: Permission denied (see `lyre doctor`)", path);
+  }
+  return fail(LYRE_E_PERMISSION,
+              "%s: Permission denied (for members of group %u: as root `usermod -aG %u USER`, "
+              "effective at the next login; see `lyre doctor`)",
+              path, file.stx_gid, file.stx_gid);
+}
+
 /// Connects `fd`. A signal interrupts the call, and does not make it longer.
 int connect_within(int fd, const sockaddr_un& address, const Patience& patience) {
   for (;;) {
@@ -81,7 +96,8 @@ int connect_within(int fd, const sockaddr_un& address, const Patience& patience)
     if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return 0;
     if (errno == EAGAIN) return fail_unanswered(patience.ms());
     if (errno == EINTR) continue;
-    const int code = errno == EACCES || errno == EPERM ? LYRE_E_PERMISSION : LYRE_E_DAEMON;
+    if (errno == EACCES) return fail_closed(address.sun_path);
+    const int code = errno == EPERM ? LYRE_E_PERMISSION : LYRE_E_DAEMON;
     const bool is_absent = errno == ENOENT || errno == ECONNREFUSED;
     if (!is_absent) return fail_errno(code, address.sun_path);
     return fail(code, "%s: no daemon listens there (is lyred running?)", address.sun_path);

@@ -1,5 +1,6 @@
 #include "daemon/control/control_client.h"
 
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,6 +22,16 @@
 namespace lyre {
 
 using Descriptor = boost::asio::posix::stream_descriptor;
+
+namespace {
+
+/// Whether the other end of `socket` is closed. What it sent before may still be unread.
+bool has_peer_gone(int socket) {
+  pollfd entry{.fd = socket, .events = POLLRDHUP, .revents = 0};
+  return ::poll(&entry, 1, 0) > 0;
+}
+
+}  // namespace
 
 ControlClient::ControlClient(ControlServer& server, uint64_t id, Descriptor socket,
                              ClientIdentity identity)
@@ -325,6 +336,11 @@ void ControlClient::on_upgrade() {
   if (!server_.upgrade_) {
     return answer(
         {.status = Error{EPERM, "an upgrade is asked for at the administrator's socket"}});
+  }
+  // A daemon that was stopped reads the request of one who gave up long before.
+  if (has_peer_gone(socket_.native_handle())) {
+    log(spdlog::level::info, "asked for an upgrade, and hung up before it began: none begins");
+    return end("");
   }
   attach_deadline_.cancel();  // the answer takes longer
   log(spdlog::level::info, "asks for an upgrade");

@@ -272,6 +272,26 @@ class SeveralMachines(AllReduce):
         self.assertEqual(report["hosts"][1::2], [report["hosts"][1]] * 2)
         self.assertNotEqual(report["hosts"][0], report["hosts"][1])
 
+    def test_a_launcher_that_joined_prints_why_its_rank_failed(self):
+        address = f"127.0.0.1:{self.free_port()}"
+        hub = self.start("--ranks", "2", "--local-ranks", "1", "--listen", address, *SMALL)
+        joined = self.start("--ranks", "2", "--local-ranks", "1", "--join", address,
+                            plugin="/nonexistent/libnccl-net-x.so")
+        _, error = hub.communicate(timeout=BOUND_S)
+        _, joined_error = joined.communicate(timeout=BOUND_S)
+        self.assertEqual((hub.returncode, joined.returncode), (1, 1), error + joined_error)
+        self.assertRegex(joined_error, r"\Alyre allreduce: rank 1: .*/nonexistent/libnccl-net-x.so")
+
+    def test_a_launcher_that_joined_says_where_the_failure_is_printed(self):
+        address = f"127.0.0.1:{self.free_port()}"
+        hub = self.start("--ranks", "2", "--local-ranks", "1", "--listen", address, *SMALL,
+                         plugin="/nonexistent/libnccl-net-x.so")
+        joined = self.start("--ranks", "2", "--local-ranks", "1", "--join", address)
+        _, error = hub.communicate(timeout=BOUND_S)
+        _, joined_error = joined.communicate(timeout=BOUND_S)
+        self.assertEqual((hub.returncode, joined.returncode), (1, 1), error + joined_error)
+        self.assertIn("lyre allreduce: ", joined_error)
+
     def test_ranks_that_do_not_join_are_counted(self):
         address = f"127.0.0.1:{self.free_port()}"
         done = self.run_tool("--no-kernel", "--ranks", "4", "--local-ranks", "1", "--listen",

@@ -260,6 +260,13 @@ class Pcap(unittest.TestCase):
         with open(self.file, "rb") as file:
             self.assertEqual(file.read(), b"stays")
 
+    def test_a_reader_that_closes_the_pipe_ends_the_capture(self):
+        # The tool ignores SIGPIPE, as a service does.
+        process = self.capture(stdout=subprocess.PIPE, restore_signals=False)
+        process.stdout.close()
+        self.transfer(1 << 20)
+        self.summary(process)
+
     def test_a_terminal_gets_no_packets(self):
         controller, terminal = pty.openpty()
         process = self.start(self.hosts.a, "pcap", "wire", stdout=terminal)

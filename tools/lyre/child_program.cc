@@ -5,12 +5,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <string_view>
 
 namespace lyre::tools {
 namespace {
 
 constexpr int kSignalBase = 128;
+
+/// cron and a plain su leave the folders of programs for root out of PATH. The child has them, too:
+/// driverctl is a script that calls others.
+void extend_path() {
+  constexpr std::string_view kFolders = ":" LYRE_BIN_DIR ":/usr/sbin:/sbin";
+  const char* set = std::getenv("PATH");
+  std::string path = set != nullptr && *set != '\0' ? set : "/usr/bin:/bin";
+  if (!path.ends_with(kFolders)) ::setenv("PATH", path.append(kFolders).c_str(), 1);
+}
 
 std::optional<int> exit_status(pid_t child) {
   int status = 0;
@@ -45,12 +57,14 @@ std::optional<pid_t> start(const std::vector<std::string>& command,
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
+  extend_path();
   const DefaultPipeSignal attributes;
   pid_t child = 0;
   const int error =
       ::posix_spawnp(&child, arguments[0], actions, attributes.get(), arguments.data(), environ);
-  if (error != 0) return std::nullopt;
-  return child;
+  if (error == 0) return child;
+  errno = error;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -68,6 +82,7 @@ std::optional<int> run_program(const std::vector<std::string>& command, std::str
   ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
   const auto child = start(command, &actions);
+  const int error = errno;
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   char buffer[4096];
@@ -76,6 +91,7 @@ std::optional<int> run_program(const std::vector<std::string>& command, std::str
     output.append(buffer, static_cast<size_t>(count));
   }
   ::close(ends[0]);
+  errno = error;
   return child ? exit_status(*child) : std::nullopt;
 }
 

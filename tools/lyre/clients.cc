@@ -92,7 +92,7 @@ SessionRates rates_of_client(const channel::ClientView& client, const Snapshot& 
   SessionRates sum;
   for (const channel::SessionView& view : snapshot.sessions) {
     if (view.is_listener != 0 || view.context != client.context) continue;
-    const SessionRates rates = rates_of(view, earlier);
+    const SessionRates rates = rates_of(view, snapshot.taken_unix_ns, earlier);
     sum.sent_bits_per_s += rates.sent_bits_per_s;
     sum.received_bits_per_s += rates.received_bits_per_s;
   }

@@ -37,7 +37,7 @@ void define_command_line(CLI::App& app, GlobalOptions& globals) {
   add_metrics(app, globals);
 #endif
   add_upgrade(app, globals);
-  add_help(app);
+  add_help(app, globals);
 }
 
 }  // namespace lyre::tools

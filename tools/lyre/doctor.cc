@@ -79,7 +79,9 @@ std::vector<Finding> check_environment() {
   return check_nccl(settings, open_plugin, gnu_get_libc_version());
 }
 
-std::vector<Finding> check_all(const GlobalOptions& globals, const std::string& config_path) {
+/// `is_named`: by the user, not the default.
+std::vector<Finding> check_all(const GlobalOptions& globals, const std::string& config_path,
+                               bool is_named) {
   const ConfigCheck config = run_config_check(config_path);
   const DaemonUnit unit = unit_of(config_path);
   const auto devices = configured_devices(config_path);
@@ -87,7 +89,8 @@ std::vector<Finding> check_all(const GlobalOptions& globals, const std::string& 
   std::vector<Finding> findings = check_this_machine(
       devices, hugepages_mib(workers_in(config.output), configured_packets(config_path)),
       is_daemon_there(socket.c_str()));
-  append(findings, read_config_check(config.status, config.output));
+  if (is_named && !config.status) append(findings, check_named_config(config_path));
+  append(findings, read_config_check(config.status, config.output, config.start_error));
   append(findings,
          check_drop_ins(devices, {}, {.drop_ins = LYRE_DATA_DIR "/lyred.service.d"}, unit));
   const auto cores = configured_cores(config_path);
@@ -115,7 +118,8 @@ void add_doctor(CLI::App& app, const GlobalOptions& globals) {
   CLI::App* command = app.add_subcommand(
       "doctor", "What keeps Lyre from running here: each check, why it matters, what mends it");
   auto config = std::make_shared<std::string>("/etc/lyre/lyred.toml");
-  command->add_option("--config", *config, "Configuration of lyred")->capture_default_str();
+  const CLI::Option* config_option =
+      command->add_option("--config", *config, "Configuration of lyred")->capture_default_str();
   auto pid = std::make_shared<int32_t>(0);
   command
       ->add_option("--pid", *pid,
@@ -124,8 +128,9 @@ void add_doctor(CLI::App& app, const GlobalOptions& globals) {
       ->type_name("PID")
       ->excludes("--config")
       ->check(count_between(1, INT32_MAX));
-  command->callback([&globals, config, pid] {
-    auto findings = *pid > 0 ? check_job(job_of(*pid)) : check_all(globals, *config);
+  command->callback([&globals, config, config_option, pid] {
+    auto findings = *pid > 0 ? check_job(job_of(*pid))
+                             : check_all(globals, *config, config_option->count() > 0);
     if (!may_configure(*config)) refer_to_administrator(findings);
     report(globals, findings);
   });

@@ -35,14 +35,17 @@ void print_help(const CLI::App& app, const std::vector<std::string>& words) {
 
 }  // namespace
 
-void add_help(CLI::App& app) {
+void add_help(CLI::App& app, const GlobalOptions& globals) {
   std::vector<std::string> names;
   for (const CLI::App* named : commands_of(app)) names.push_back(named->get_name());
   CLI::App* command = app.add_subcommand("help", "What a command does, and its options");
   auto words = std::make_shared<std::vector<std::string>>();
   command->add_option("command", *words, "A command, such as sessions, or perf client")
       ->type_name("{" + CLI::detail::join(names, ",") + "}");
-  command->callback([&app, words] { print_help(app, *words); });
+  command->callback([&app, &globals, words] {
+    refuse_json(globals, "help");
+    print_help(app, *words);
+  });
 }
 
 }  // namespace lyre::tools

@@ -24,6 +24,7 @@ void add_metrics(CLI::App& app, const GlobalOptions& globals) {
                     "new names with each job");
   command->add_flag("--once", options->is_once, "Print what a scrape gets, and end");
   command->callback([&globals, options, directory] {
+    refuse_json(globals, "metrics");
     check_telemetry_directory(*directory);
     options->telemetry_directories = telemetry_directories(*directory);
     run_metrics(globals, *options);

@@ -104,20 +104,26 @@ void add_bind(CLI::App& nic, const GlobalOptions& globals) {
       "Also the NIC of the default route or of an SSH session, one that lyred refuses, "
       "a port of a lyred that runs, and vfio-pci without an IOMMU");
   command->add_flag("--dry-run", *is_dry_run, "Print the commands only");
-  command->callback([request, is_dry_run, &globals] { bind_nic(*request, *is_dry_run, globals); });
+  command->callback([request, is_dry_run, &globals] {
+    refuse_json(globals, "nic bind");
+    bind_nic(*request, *is_dry_run, globals);
+  });
 }
 
-void add_port(CLI::App& nic) {
+void add_port(CLI::App& nic, const GlobalOptions& globals) {
   CLI::App* command = nic.add_subcommand(
       "port", "The section of lyred.toml with which lyred uses a NIC as the kernel does now");
   auto name = std::make_shared<std::string>();
   command->add_option("NIC", *name, "PCI address, vmbus:UUID, or name of a kernel interface")
       ->required();
-  command->callback([name] { std::cout << section_of(states_here(), *name); });
+  command->callback([name, &globals] {
+    refuse_json(globals, "nic port");
+    std::cout << section_of(states_here(), *name);
+  });
 }
 
 /// The boot asks: see boot_binding.h.
-void add_is_at(CLI::App& nic) {
+void add_is_at(CLI::App& nic, const GlobalOptions& globals) {
   CLI::App* command = nic.add_subcommand(
       "is-at",
       "Exit status 0 if this NIC lies at the PCI address, else 1 with a line that says what does: "
@@ -126,7 +132,8 @@ void add_is_at(CLI::App& nic) {
   command->add_option("ADDRESS", wanted->address, "PCI address, such as 0000:00:06.0")->required();
   command->add_option("ID", wanted->ids, "Vendor and device, such as 1d0f:ec20")->required();
   command->add_option("MAC", wanted->mac, "Compared if the kernel has an interface of the NIC");
-  command->callback([wanted] {
+  command->callback([wanted, &globals] {
+    refuse_json(globals, "nic is-at");
     const std::string why = why_not_at(machine::pci_nics({}), *wanted);
     if (!why.empty()) throw Failure(kExitFailure, why);
   });
@@ -165,6 +172,7 @@ void add_unbind(CLI::App& nic, const GlobalOptions& globals) {
   command->add_flag("--force", *is_forced, "Also a port of a lyred that runs");
   command->add_flag("--dry-run", *is_dry_run, "Print the commands only");
   command->callback([name, is_forced, is_dry_run, &globals] {
+    refuse_json(globals, "nic unbind");
     unbind_nic(*name, *is_forced, *is_dry_run, globals);
   });
 }
@@ -177,9 +185,9 @@ void add_nic(CLI::App& app, const GlobalOptions& globals) {
   nic->require_subcommand(1);
   add_list(*nic, globals);
   add_bind(*nic, globals);
-  add_port(*nic);
+  add_port(*nic, globals);
   add_unbind(*nic, globals);
-  add_is_at(*nic);
+  add_is_at(*nic, globals);
 }
 
 }  // namespace lyre::tools

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "tools/lyre/failure.h"
+
 namespace lyre::tools {
 
 /// The options of every sub-command.
@@ -14,5 +16,10 @@ struct GlobalOptions {
     return socket_path.empty() ? nullptr : socket_path.c_str();
   }
 };
+
+/// For `command`, which prints no JSON. Fails: throws Failure where --json was given.
+inline void refuse_json(const GlobalOptions& globals, const std::string& command) {
+  if (globals.is_json) throw Failure(kExitUsage, command + " has no --json");
+}
 
 }  // namespace lyre::tools

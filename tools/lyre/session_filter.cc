@@ -15,12 +15,12 @@ namespace lyre::tools {
 namespace {
 
 double order_key(const channel::SessionView& view, SessionFilter::Order order,
-                 const Snapshot* earlier) {
+                 int64_t taken_unix_ns, const Snapshot* earlier) {
   switch (order) {
     case SessionFilter::Order::kSent:
-      return rates_of(view, earlier).sent_bits_per_s;
+      return rates_of(view, taken_unix_ns, earlier).sent_bits_per_s;
     case SessionFilter::Order::kReceived:
-      return rates_of(view, earlier).received_bits_per_s;
+      return rates_of(view, taken_unix_ns, earlier).received_bits_per_s;
     case SessionFilter::Order::kRetransmitted:
       return static_cast<double>(view.bytes_retransmitted);
     case SessionFilter::Order::kRtt:
@@ -37,9 +37,11 @@ double order_key(const channel::SessionView& view, SessionFilter::Order order,
 
 /// The largest first. Each key is made once: there may be 64 workers with 16384 sessions.
 void sort(std::vector<channel::SessionView>& sessions, SessionFilter::Order order,
-          const Snapshot* earlier) {
+          int64_t taken_unix_ns, const Snapshot* earlier) {
   std::vector<std::pair<double, size_t>> keys;
-  for (const auto& view : sessions) keys.emplace_back(order_key(view, order, earlier), keys.size());
+  for (const auto& view : sessions) {
+    keys.emplace_back(order_key(view, order, taken_unix_ns, earlier), keys.size());
+  }
   std::ranges::stable_sort(keys, std::greater{}, &std::pair<double, size_t>::first);
   std::vector<channel::SessionView> sorted;
   for (const auto& [key, index] : keys) sorted.push_back(sessions[index]);
@@ -65,14 +67,14 @@ bool is_wanted(const channel::SessionView& view, const SessionFilter& filter) {
 }
 
 uint32_t keep_wanted(std::vector<channel::SessionView>& sessions, const SessionFilter& filter,
-                     const Snapshot* earlier) {
+                     int64_t taken_unix_ns, const Snapshot* earlier) {
   std::erase_if(sessions, [&](const auto& view) { return !is_wanted(view, filter); });
   const size_t wanted = sessions.size();
   if (!filter.has_time_wait && filter.state.empty()) {
     std::erase_if(sessions, is_time_wait);
   }
   if (filter.order != SessionFilter::Order::kNone) {
-    sort(sessions, filter.order, earlier);
+    sort(sessions, filter.order, taken_unix_ns, earlier);
   }
   return static_cast<uint32_t>(wanted - sessions.size());
 }

@@ -26,8 +26,8 @@ struct SessionFilter {
 bool is_wanted(const channel::SessionView& view, const SessionFilter& filter);
 
 /// Keeps the sessions that `filter` selects, the largest first where it has an order. Rates are
-/// those since `earlier`. Returns how many in TIME-WAIT were left out for no other reason.
+/// those of rates_of(). Returns how many in TIME-WAIT were left out for no other reason.
 uint32_t keep_wanted(std::vector<channel::SessionView>& sessions, const SessionFilter& filter,
-                     const Snapshot* earlier);
+                     int64_t taken_unix_ns, const Snapshot* earlier);
 
 }  // namespace lyre::tools

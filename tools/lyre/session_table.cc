@@ -29,12 +29,13 @@ std::string owner_text(const channel::SessionView& view, bool is_wide) {
   return owner.substr(0, kOwnerColumns - std::min(pid.size(), kOwnerColumns - 1)) + pid;
 }
 
-std::vector<std::string> narrow_row(const channel::SessionView& view, const Snapshot* earlier) {
+std::vector<std::string> narrow_row(const channel::SessionView& view, const Snapshot* earlier,
+                                    int64_t now_unix_ns) {
   const std::string local = ":" + std::to_string(view.local_port);
   if (view.is_listener != 0) {
     return {session_state_name(view), local, "-", owner_text(view, false), "", "", "", ""};
   }
-  const SessionRates rates = rates_of(view, earlier);
+  const SessionRates rates = rates_of(view, now_unix_ns, earlier);
   return {session_state_name(view),
           local,
           cut_front(format_endpoint(view.remote_address, view.remote_port), kPeerColumns),
@@ -54,7 +55,7 @@ std::vector<std::string> wide_row(const channel::SessionView& view, const Snapsh
     row.resize(row.size() + 10);
     return row;
   }
-  const SessionRates rates = rates_of(view, earlier);
+  const SessionRates rates = rates_of(view, now_unix_ns, earlier);
   row.insert(row.end(),
              {format_endpoint(view.remote_address, view.remote_port), owner_text(view, true),
               format_duration(now_unix_ns - view.opened_unix_ns), format_duration(view.srtt_ns),
@@ -68,14 +69,13 @@ std::vector<std::string> wide_row(const channel::SessionView& view, const Snapsh
 }  // namespace
 
 SendLimit send_limit(const channel::SessionView& view) {
-  if (view.send_queue_bytes <= view.in_flight_bytes) return SendLimit::kApplication;
-  const auto is_full = [&](uint32_t window) {
-    return uint64_t{view.in_flight_bytes} + view.mss_bytes > window;
-  };
-  if (is_full(view.send_window_bytes) && view.send_window_bytes <= view.cwnd_bytes) {
-    return SendLimit::kReceiver;
-  }
-  return is_full(view.cwnd_bytes) ? SendLimit::kCongestion : SendLimit::kPort;
+  if (view.unsent_bytes == 0) return SendLimit::kApplication;
+  // SACKed and lost bytes have room in the congestion window again, and none in the peer's.
+  const int64_t outstanding_bytes = int64_t{view.send_queue_bytes} - view.unsent_bytes;
+  const int64_t peer_room = view.send_window_bytes - outstanding_bytes;
+  const int64_t path_room = int64_t{view.cwnd_bytes} - view.in_flight_bytes;
+  if (std::min(peer_room, path_room) >= view.mss_bytes) return SendLimit::kPort;
+  return peer_room <= path_room ? SendLimit::kReceiver : SendLimit::kCongestion;
 }
 
 const char* send_limit_name(SendLimit limit) { return kLimitNames[static_cast<size_t>(limit)]; }
@@ -97,7 +97,7 @@ std::string session_table(const Snapshot& snapshot, const Snapshot* earlier, boo
   table.add_column("limited by");
   for (const channel::SessionView& view : snapshot.sessions) {
     table.add_row(is_wide ? wide_row(view, earlier, snapshot.taken_unix_ns)
-                          : narrow_row(view, earlier));
+                          : narrow_row(view, earlier, snapshot.taken_unix_ns));
   }
   return table.is_empty() ? "" : table.text();
 }

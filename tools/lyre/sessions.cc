@@ -111,8 +111,9 @@ std::string details_text(const channel::SessionView& view, const SessionRates& r
       " (min " + format_duration(view.rtt_min_ns) + ")  rto " + format_duration(view.rto_ns) +
       "  mss " + std::to_string(view.mss_bytes) + "  in flight " +
       format_bytes(view.in_flight_bytes) + "  queued " + format_bytes(view.send_queue_bytes) +
-      "  peer's window " + format_bytes(view.send_window_bytes) + "  limited by " +
-      send_limit_name(send_limit(view)) + "\n";
+      " (unsent " + format_bytes(view.unsent_bytes) + ")  peer's window " +
+      format_bytes(view.send_window_bytes) + "  limited by " + send_limit_name(send_limit(view)) +
+      "\n";
   out += "    sent " + format_bytes(view.bytes_sent) + " (acknowledged " +
          format_bytes(view.bytes_acked) + ") at " + format_rate(rates.sent_bits_per_s) +
          "  received " + format_bytes(view.bytes_received) + " at " +
@@ -151,12 +152,13 @@ nlohmann::ordered_json timing_json(const channel::SessionView& view) {
           {"last_heard_unix_ns", view.last_heard_unix_ns}};
 }
 
-JsonItems items_of(std::vector<channel::SessionView> sessions, const Snapshot* earlier) {
+JsonItems items_of(std::vector<channel::SessionView> sessions, int64_t taken_unix_ns,
+                   const Snapshot* earlier) {
   const size_t count = sessions.size();
   return {.key = "sessions",
           .count = count,
-          .item = [sessions = std::move(sessions), earlier](size_t index) {
-            return session_json(sessions[index], earlier);
+          .item = [sessions = std::move(sessions), taken_unix_ns, earlier](size_t index) {
+            return session_json(sessions[index], taken_unix_ns, earlier);
           }};
 }
 
@@ -179,12 +181,17 @@ uint64_t sessions_without_row(const Snapshot& snapshot) {
 /// many periods old only where the worker had no work.
 constexpr int64_t kIdleNs = 10 * channel::kStatsPeriodNs;
 
-/// A worker without work writes no rows, so its old row was right until one period before the
-/// earlier look. The row of a busy worker was right when it was written.
+/// Until when a row had the bytes of the time, at a look. A worker without work writes no rows, so
+/// its old row is right until one period before the look. The row of a busy worker was right when
+/// it was written.
+int64_t right_until_ns(int64_t updated_unix_ns, int64_t taken_unix_ns) {
+  const bool is_idle = taken_unix_ns - updated_unix_ns >= kIdleNs;
+  return is_idle ? taken_unix_ns - channel::kStatsPeriodNs : updated_unix_ns;
+}
+
 int64_t begin_of_rate_ns(const ConnectionTotals& before, const channel::SessionView& view,
                          const Snapshot& earlier) {
-  if (earlier.taken_unix_ns - before.updated_unix_ns < kIdleNs) return before.updated_unix_ns;
-  const int64_t since_ns = earlier.taken_unix_ns - channel::kStatsPeriodNs;
+  const int64_t since_ns = right_until_ns(before.updated_unix_ns, earlier.taken_unix_ns);
   return since_ns < view.updated_unix_ns ? since_ns : before.updated_unix_ns;
 }
 
@@ -221,7 +228,8 @@ double zero_copy_share(const channel::SessionView& view) {
   return 1 - static_cast<double>(copied) / static_cast<double>(moved);
 }
 
-SessionRates rates_of(const channel::SessionView& view, const Snapshot* earlier) {
+SessionRates rates_of(const channel::SessionView& view, int64_t taken_unix_ns,
+                      const Snapshot* earlier) {
   uint64_t sent = 0;
   uint64_t received = 0;
   int64_t since_ns = view.opened_unix_ns;
@@ -233,7 +241,7 @@ SessionRates rates_of(const channel::SessionView& view, const Snapshot* earlier)
       since_ns = begin_of_rate_ns(before->second, view, *earlier);
     }
   }
-  const int64_t interval_ns = view.updated_unix_ns - since_ns;
+  const int64_t interval_ns = right_until_ns(view.updated_unix_ns, taken_unix_ns) - since_ns;
   return {8 * per_second(sent, view.bytes_sent, interval_ns),
           8 * per_second(received, view.bytes_received, interval_ns)};
 }
@@ -257,9 +265,12 @@ std::string sessions_text(const Snapshot& snapshot, const Snapshot* earlier) {
     }
     out += "  worker " + std::to_string(view.worker) + "  " + owner_of(view) + "\n";
     if (view.is_listener != 0) continue;
-    out += details_text(view, rates_of(view, earlier), snapshot.taken_unix_ns);
+    const int64_t taken_unix_ns = snapshot.taken_unix_ns;
+    out += details_text(view, rates_of(view, taken_unix_ns, earlier), taken_unix_ns);
   }
   if (out.empty()) out = "no sessions\n";
+  // A domain's segment has no counters, and zeros would be wrong.
+  if (snapshot.is_domain) return out;
   out += without_row_text(snapshot);
   const AllCopies copies = all_copies(snapshot);
   return out + "in all, since the daemon started: " +
@@ -268,7 +279,8 @@ std::string sessions_text(const Snapshot& snapshot, const Snapshot* earlier) {
          " out by ports (what a virtual wire copies is not counted)\n";
 }
 
-nlohmann::ordered_json session_json(const channel::SessionView& view, const Snapshot* earlier) {
+nlohmann::ordered_json session_json(const channel::SessionView& view, int64_t taken_unix_ns,
+                                    const Snapshot* earlier) {
   nlohmann::ordered_json out = {
       {"state", session_state_name(view)},
       {"local", format_endpoint(view.local_address, view.local_port)},
@@ -287,6 +299,7 @@ nlohmann::ordered_json session_json(const channel::SessionView& view, const Snap
               {"rto_ns", view.rto_ns},
               {"in_flight_bytes", view.in_flight_bytes},
               {"send_queue_bytes", view.send_queue_bytes},
+              {"unsent_bytes", view.unsent_bytes},
               {"send_window_bytes", view.send_window_bytes},
               {"receive_window_bytes", view.receive_window_bytes},
               {"lent_slots", view.lent_slots},
@@ -306,7 +319,7 @@ nlohmann::ordered_json session_json(const channel::SessionView& view, const Snap
               {"limited_by", send_limit_name(send_limit(view))},
               {"opened_unix_ns", view.opened_unix_ns}});
   if (earlier == nullptr) return out;
-  const SessionRates rates = rates_of(view, earlier);
+  const SessionRates rates = rates_of(view, taken_unix_ns, earlier);
   out["sent_bits_per_s"] = rates.sent_bits_per_s;
   out["received_bits_per_s"] = rates.received_bits_per_s;
   return out;
@@ -314,6 +327,7 @@ nlohmann::ordered_json session_json(const channel::SessionView& view, const Snap
 
 nlohmann::ordered_json sessions_json(const Snapshot& snapshot) {
   nlohmann::ordered_json out = {{"sessions", nlohmann::ordered_json::array()}};
+  if (snapshot.is_domain) return out;
   out["sessions_without_row"] = sessions_without_row(snapshot);
   const AllCopies copies = all_copies(snapshot);
   out["copied"] = {{"workers_tx_bytes", copies.by_workers.tx_bytes},
@@ -337,15 +351,16 @@ void run_sessions(const GlobalOptions& globals, const SessionOptions& options) {
        {.text =
             [&](const Snapshot& now, const Snapshot* earlier) {
               Snapshot kept = now;
-              const uint32_t time_waits = keep_wanted(kept.sessions, options.filter, earlier);
+              const uint32_t time_waits =
+                  keep_wanted(kept.sessions, options.filter, now.taken_unix_ns, earlier);
               return text_of(kept, earlier, options, time_waits);
             },
         .json = [](const Snapshot& now, const Snapshot*) { return sessions_json(now); },
         .json_items =
             [&](const Snapshot& now, const Snapshot* earlier) {
               auto sessions = now.sessions;
-              keep_wanted(sessions, options.filter, earlier);
-              return items_of(std::move(sessions), earlier);
+              keep_wanted(sessions, options.filter, now.taken_unix_ns, earlier);
+              return items_of(std::move(sessions), now.taken_unix_ns, earlier);
             },
         .measures_rates = true});
 }

@@ -36,8 +36,10 @@ struct SessionRates {
   double sent_bits_per_s = 0;
   double received_bits_per_s = 0;
 };
-/// Since the session was opened where `earlier` is nullptr or does not have it.
-SessionRates rates_of(const channel::SessionView& view, const Snapshot* earlier);
+/// Of a session that was looked at at `taken_unix_ns`. Since it was opened where `earlier` is
+/// nullptr or does not have it.
+SessionRates rates_of(const channel::SessionView& view, int64_t taken_unix_ns,
+                      const Snapshot* earlier);
 
 /// Name of a tcp::State as the RFC has it; LISTEN for a listener.
 const char* session_state_name(const channel::SessionView& view);
@@ -56,6 +58,7 @@ std::string sessions_text(const Snapshot& snapshot, const Snapshot* earlier);
 /// All of `lyre sessions --json` but the sessions: "sessions" is empty.
 nlohmann::ordered_json sessions_json(const Snapshot& snapshot);
 /// One of its sessions.
-nlohmann::ordered_json session_json(const channel::SessionView& view, const Snapshot* earlier);
+nlohmann::ordered_json session_json(const channel::SessionView& view, int64_t taken_unix_ns,
+                                    const Snapshot* earlier);
 
 }  // namespace lyre::tools

@@ -1,5 +1,7 @@
 #include "tools/lyre/upgrade.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -26,6 +28,9 @@ nlohmann::ordered_json upgraded_json(const client::Upgraded& done) {
 }
 
 void run_upgrade(const GlobalOptions& globals) {
+  if (::isatty(STDERR_FILENO) != 0) {
+    std::cerr << "asking for an upgrade; Ctrl-C does not stop one that has begun" << std::endl;
+  }
   client::Upgraded done;
   const int code = client::upgrade_daemon(globals.socket_or_default(), done);
   if (done.was_refused) throw Failure(kExitFailure, lyre_last_error(), code);

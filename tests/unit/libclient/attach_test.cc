@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -87,6 +88,44 @@ class Interruptions {
   std::atomic<bool> is_over_{false};
   std::thread sender_;
 };
+
+/// What attach() to `path` says to a user who is not root.
+std::string said_to_a_user(const char* path) {
+  int ends[2];
+  EXPECT_EQ(0, ::pipe(ends));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr id_t kNobody = 65534;
+    if (::geteuid() == 0 && (::setgid(kNobody) != 0 || ::setuid(kNobody) != 0)) ::_exit(1);
+    const bool is_closed = attach_to(path, 100) == LYRE_E_PERMISSION;
+    const char* said = is_closed ? lyre_last_error() : "";
+    ::_exit(::write(ends[1], said, std::strlen(said)) < 0 ? 1 : 0);
+  }
+  ::close(ends[1]);
+  char text[512] = "";
+  EXPECT_GE(::read(ends[0], text, sizeof text - 1), 0);
+  ::close(ends[0]);
+  ::waitpid(child, nullptr, 0);
+  return text;
+}
+
+TEST(Attach, SaysWhichGroupMayOpenTheSocket) {
+  const FullBacklog daemon;
+  const std::string path = daemon.path();
+  std::filesystem::permissions(std::filesystem::path(path).parent_path(),
+                               std::filesystem::perms(0755));
+  constexpr gid_t kUnnamed = 54321;
+  const bool is_root = ::geteuid() == 0;
+  ASSERT_EQ(0, is_root ? ::chown(path.c_str(), 0, kUnnamed) : 0);
+  ASSERT_EQ(0, ::chmod(path.c_str(), 0060));
+  const std::string said = said_to_a_user(path.c_str());
+  EXPECT_TRUE(said.starts_with(path + ": Permission denied (for members of ")) << said;
+  EXPECT_NE(said.find("`lyre doctor`"), std::string::npos) << said;
+  EXPECT_NE(said.find(is_root ? "`usermod -aG 54321 USER`" : "`usermod -aG "), std::string::npos)
+      << said;
+  ASSERT_EQ(0, ::chmod(path.c_str(), 0));
+  EXPECT_EQ(said_to_a_user(path.c_str()), path + ": Permission denied (see `lyre doctor`)");
+}
 
 TEST(Attach, SaysThatADaemonWithAFullBacklogDoesNotAnswer) {
   const FullBacklog daemon;

@@ -3,8 +3,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/unit/tools/stats_segment.h"
 #include "tools/lyre/allreduce/failure.h"
 #include "tools/lyre/allreduce/report.h"
+#include "tools/lyre/snapshot.h"
 
 namespace lyre::allreduce {
 namespace {
@@ -185,6 +187,33 @@ TEST(DaemonCounters, AreNotComparedWhereBytesMayGoOverRdma) {
   std::ostringstream out;
   print_table(report, out);
   EXPECT_EQ(out.str().find("was started again"), std::string::npos);
+}
+
+// The counters of such a socket are zeros, so every job failed there.
+TEST(DaemonCounters, OfADomainsSocketAreNotCompared) {
+  tools::FakeSegment segment;
+  const auto count = [&] {
+    return tools::tcp_payload_bytes(
+        tools::read_snapshot(segment.data(), segment.bytes(), tools::FakeSegment::kNowNs));
+  };
+  EXPECT_FALSE(count().is_domain);
+  segment.header().is_domain = 1;
+  std::vector<RankResult> results = daemon_results(200, 200);
+  results[1].daemon_before = results[1].daemon_after = count();
+  EXPECT_TRUE(results[1].daemon_after.is_domain);
+  EXPECT_NO_THROW(check_daemon_counters({"A", "B"}, results));
+
+  Report report = sample();
+  report.plugin.ranks = results;
+  const nlohmann::json hosts = to_json(report).at("bytes_between_hosts");
+  EXPECT_TRUE(hosts.at("A").at("checked_by_daemon_counters").get<bool>());
+  EXPECT_FALSE(hosts.at("B").at("checked_by_daemon_counters").get<bool>());
+  std::ostringstream out;
+  print_table(report, out);
+  EXPECT_NE(out.str().find("host B: lyred shows no counters at a domain's socket"),
+            std::string::npos)
+      << out.str();
+  EXPECT_EQ(out.str().find("host A: lyred"), std::string::npos) << out.str();
 }
 
 TEST(DaemonCounters, AreNotAskedForWhereThereIsNoDaemon) {

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 
@@ -14,6 +18,43 @@ TEST(ChildProgram, GivesOutputAndStatus) {
   EXPECT_EQ(output, "out\nerr\n");
   EXPECT_EQ(run_program({"sh", "-c", "kill -9 $$"}, output), 128 + 9);
   EXPECT_EQ(run_program({"lyre-no-such-program"}, output), std::nullopt);
+  EXPECT_EQ(errno, ENOENT);
+  EXPECT_EQ(run_program({"lyre-no-such-program"}), std::nullopt);
+  EXPECT_EQ(errno, ENOENT);
+}
+
+/// Sets PATH, until it ends.
+class OtherPath {
+ public:
+  explicit OtherPath(const std::string& path) : before_(std::getenv("PATH")) {
+    ::setenv("PATH", path.c_str(), 1);
+  }
+  ~OtherPath() { ::setenv("PATH", before_.c_str(), 1); }
+  OtherPath(const OtherPath&) = delete;
+  OtherPath& operator=(const OtherPath&) = delete;
+
+ private:
+  std::string before_;
+};
+
+// cron has no /usr/sbin, where driverctl lies: it was not installed, as `lyre nic` said.
+TEST(ChildProgram, IsFoundWithoutTheFoldersOfRootInPath) {
+  const OtherPath path("/nonexistent");
+  std::string output;
+  EXPECT_EQ(run_program({"ldconfig", "-V"}, output), 0) << output;
+}
+
+TEST(ChildProgram, ThatCannotBeExecutedIsNotAbsent) {
+  char folder[] = "/tmp/lyre-child-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  std::ofstream(std::string(folder) + "/lyre-no-such-program") << "#!/bin/sh\n";
+  {
+    const OtherPath path(folder);
+    std::string output;
+    EXPECT_EQ(run_program({"lyre-no-such-program"}, output), std::nullopt);
+    EXPECT_EQ(errno, EACCES);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

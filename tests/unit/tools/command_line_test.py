@@ -95,6 +95,20 @@ class Values(unittest.TestCase):
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
                 self.assertIn("/nonexistent: No such file or directory", done.stderr)
 
+    def test_json_is_refused_where_there_is_none(self):
+        commands = [["nic", "port", "eth1"], ["nic", "bind", "eth1", "--dry-run"],
+                    ["nic", "unbind", "eth1", "--dry-run"],
+                    ["nic", "is-at", "0000:00:06.0", "1d0f:ec20"], ["help"], ["help", "sessions"],
+                    ["top"]]
+        if run("help", "metrics").returncode == 0:  # a build without prometheus-cpp has none
+            commands.append(["metrics", "--once"])
+        for command in commands:
+            with self.subTest(command=command):
+                done = run(*command, "--json")
+                self.assertEqual((done.returncode, done.stdout), (EXIT_USAGE, ""), done.stderr)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                self.assertIn(" has no --json", done.stderr)
+
     def test_a_missing_command_is_wrong_use(self):
         for arguments in ([], ["perf"], ["perf", "client"], ["status", "extra"]):
             self.assertEqual(run(*arguments).returncode, EXIT_USAGE, arguments)
@@ -207,18 +221,65 @@ def all_of(terminal):
             return shown
 
 
+def serve_once(test):
+    """A perf server on the kernel's loopback that ends after one client, and its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    server = subprocess.Popen([ARGS.lyre, "perf", "server", "--kernel", "--once", "--listen",
+                               address], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    test.addCleanup(server.stderr.close)
+    test.addCleanup(server.wait)
+    test.addCleanup(server.kill)
+    test.assertIn("listening", processes.read_line(server, BOUND_S))
+    return server, address
+
+
+class PerfServer(unittest.TestCase):
+    # It waited for another client for ever.
+    def test_a_client_that_is_killed_is_the_one_of_once(self):
+        server, address = serve_once(self)
+        terminal, end = pty.openpty()
+        self.addCleanup(os.close, terminal)
+        client = processes.start([ARGS.lyre, "perf", "client", "--kernel", address, "--seconds",
+                                  str(BOUND_S)], stdout=subprocess.DEVNULL, stderr=end)
+        os.close(end)
+        shown = b""
+        while b" sent at " not in shown:  # the transfer is under way
+            shown += os.read(terminal, 1 << 16)
+        client.kill()
+        client.wait()
+        self.assertEqual(server.wait(BOUND_S), EXIT_FAILURE)
+        self.assertIn(b"lyre: a client's test did not end in order\n", server.stderr.read())
+
+    def test_one_that_is_no_client_is_not(self):
+        server, address = serve_once(self)
+        host, port = address.split(":")
+        with socket.create_connection((host, int(port))) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            self.assertIn("does not use the protocol", processes.read_line(server, BOUND_S))
+        done = run("perf", "client", "--kernel", address, "--bytes", "1MiB")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(server.wait(BOUND_S), 0)
+
+
+class Upgrade(unittest.TestCase):
+    def test_a_terminal_is_told_what_ctrl_c_does(self):
+        command = [ARGS.lyre, "--socket", "/nonexistent/lyred.sock", "upgrade"]
+        terminal, end = pty.openpty()
+        self.addCleanup(os.close, terminal)
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=end, timeout=BOUND_S,
+                              check=False)
+        os.close(end)
+        self.assertEqual(done.returncode, EXIT_NO_DAEMON)
+        self.assertIn(b"Ctrl-C does not stop", all_of(terminal))
+        self.assertNotIn("Ctrl-C", run(*command[1:]).stderr)
+
+
 class Progress(unittest.TestCase):
     def perf(self, stderr):
         """A transfer of two seconds over the kernel's loopback."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{probe.getsockname()[1]}"
-        server = subprocess.Popen([ARGS.lyre, "perf", "server", "--kernel", "--once", "--listen",
-                                   address], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        self.addCleanup(server.stderr.close)
-        self.addCleanup(server.wait)
-        self.addCleanup(server.kill)
-        self.assertIn("listening", processes.read_line(server, BOUND_S))
+        _, address = serve_once(self)
         done = subprocess.run([ARGS.lyre, "perf", "client", "--kernel", address, "--seconds", "2"],
                               stdout=subprocess.PIPE, stderr=stderr, timeout=BOUND_S, check=False)
         self.assertEqual(done.returncode, 0)

@@ -336,7 +336,7 @@ TEST(Sessions, LookLikeSs) {
       "ESTABLISHED  10.9.0.1:5000 -> 10.9.0.2:43210  worker 1  trainer/123\n"
       "    newreno  cwnd 1.00 MiB  rtt 23.4 us (min 12.0 us)  rto 200 ms  mss 1448  in flight 64.0 "
       "KiB  "
-      "queued 0 B  peer's window 3.00 MiB  limited by application\n"
+      "queued 0 B (unsent 0 B)  peer's window 3.00 MiB  limited by application\n"
       "    sent 10.0 GiB (acknowledged 10.00 GiB) at 8.59 Gb/s  received 1.16 GiB at 1.00 Gb/s  "
       "retransmitted 0 B (0 timeouts, 0 recoveries, 0 undone, 0 marks)\n"
       "    waits for window probe 150 ms (2 backoffs)  ssthresh 512 KiB  rtt var 3.40 us  age 10.0 "
@@ -360,13 +360,14 @@ TEST(Sessions, RatesComeFromTwoLooks) {
   view.bytes_sent += 1'000'000;
   view.updated_unix_ns += 1'000'000'000;
   segment.row(1, 2).write(&view);
-  const SessionRates rates = rates_of(view, &earlier);
+  const int64_t taken_ns = view.updated_unix_ns;
+  const SessionRates rates = rates_of(view, taken_ns, &earlier);
   EXPECT_DOUBLE_EQ(8e6, rates.sent_bits_per_s);
   EXPECT_DOUBLE_EQ(0, rates.received_bits_per_s);
-  EXPECT_EQ(8e6, session_json(view, &earlier)["sent_bits_per_s"]);
-  EXPECT_FALSE(session_json(view, nullptr).contains("sent_bits_per_s"));
+  EXPECT_EQ(8e6, session_json(view, taken_ns, &earlier)["sent_bits_per_s"]);
+  EXPECT_FALSE(session_json(view, taken_ns, nullptr).contains("sent_bits_per_s"));
   view.opened_unix_ns += 1;  // another connection in the same row
-  EXPECT_NE(8e6, rates_of(view, &earlier).sent_bits_per_s);
+  EXPECT_NE(8e6, rates_of(view, taken_ns, &earlier).sent_bits_per_s);
 }
 
 // An idle worker writes no rows. Its sessions stayed as young as at its last pass.
@@ -395,10 +396,25 @@ TEST(Sessions, OfAnIdleWorkerHaveRatesSinceTheEarlierLook) {
   const Snapshot earlier = look(segment);
   view.bytes_sent += 125'000'000;
   view.updated_unix_ns = FakeSegment::kNowNs + 900'000'000;
-  EXPECT_NEAR(rates_of(view, &earlier).sent_bits_per_s, 1e9, 1e8);
+  EXPECT_NEAR(rates_of(view, FakeSegment::kNowNs + 1'000'000'000, &earlier).sent_bits_per_s, 1e9,
+              1e8);
   // A clock that makes no sense does not divide by nothing.
   view.updated_unix_ns = FakeSegment::kNowNs - 4'000'000'000;
-  EXPECT_DOUBLE_EQ(1e9, rates_of(view, &earlier).sent_bits_per_s);
+  EXPECT_DOUBLE_EQ(1e9, rates_of(view, view.updated_unix_ns, &earlier).sent_bits_per_s);
+}
+
+// The end of the rate was the last row, so that of a session that ceased to send was large.
+TEST(Sessions, OfAWorkerThatWentIdleHaveRatesUntilTheLaterLook) {
+  FakeSegment segment;
+  channel::SessionView view = FakeSegment::connection();
+  view.updated_unix_ns = FakeSegment::kNowNs - 5'000'000'000;
+  segment.row(1, 2).write(&view);
+  const Snapshot earlier = look(segment);
+  view.bytes_sent += 125'000'000;
+  view.updated_unix_ns = FakeSegment::kNowNs + 900'000'000;
+  const int64_t taken_ns = FakeSegment::kNowNs + 10'000'000'000;
+  EXPECT_DOUBLE_EQ(1e8, rates_of(view, taken_ns, &earlier).sent_bits_per_s);
+  EXPECT_EQ(1e8, session_json(view, taken_ns, &earlier)["sent_bits_per_s"]);
 }
 
 // The rate of a row that was 200 ms old was too large: the bytes of 1 s counted for 850 ms.
@@ -410,7 +426,8 @@ TEST(Sessions, OfABusyWorkerHaveRatesSinceTheirRowWasWritten) {
   const Snapshot earlier = look(segment);
   view.bytes_sent += 125'000'000;
   view.updated_unix_ns += 1'000'000'000;
-  EXPECT_DOUBLE_EQ(1e9, rates_of(view, &earlier).sent_bits_per_s);
+  EXPECT_DOUBLE_EQ(1e9,
+                   rates_of(view, FakeSegment::kNowNs + 1'000'000'000, &earlier).sent_bits_per_s);
 }
 
 // With more than 16384 connections of a worker those without a row were left out without a word.
@@ -452,10 +469,36 @@ TEST(Sessions, SayWhoCopied) {
       << text;
   EXPECT_NE(std::string::npos, text.find("0 B out and 5.00 KiB in by the clients, 512 B out by"))
       << text;
-  EXPECT_EQ(4096u, session_json(view, nullptr)["client_copied_rx_bytes"]);
+  EXPECT_EQ(4096u, session_json(view, FakeSegment::kNowNs, nullptr)["client_copied_rx_bytes"]);
   const auto json = sessions_json(look(segment));
   EXPECT_EQ(5120u, json["copied"]["clients_rx_bytes"]);
   EXPECT_EQ(512u, json["copied"]["ports_tx_bytes"]);
+}
+
+// A domain's segment has no counters, and they were shown as zeros.
+TEST(Sessions, OfADomainHaveNoSumsOfAllWorkers) {
+  FakeSegment segment;
+  segment.header().is_domain = 1;
+  const channel::SessionView view = FakeSegment::connection();
+  segment.row(1, 2).write(&view);
+  const std::string text = sessions_text(look(segment), nullptr);
+  EXPECT_NE(std::string::npos, text.find("    copied 0 B out and 0 B in by the worker, ")) << text;
+  EXPECT_EQ(std::string::npos, text.find("in all, since the daemon started")) << text;
+  const auto json = sessions_json(look(segment));
+  EXPECT_TRUE(json.contains("sessions"));
+  EXPECT_FALSE(json.contains("copied"));
+  EXPECT_FALSE(json.contains("sessions_without_row"));
+}
+
+TEST(Sessions, WhatWasNeverSentIsShown) {
+  FakeSegment segment;
+  channel::SessionView view = FakeSegment::connection();
+  view.send_queue_bytes = 64 * 1024;
+  view.unsent_bytes = 16 * 1024;
+  segment.row(1, 2).write(&view);
+  const std::string text = sessions_text(look(segment), nullptr);
+  EXPECT_NE(std::string::npos, text.find("  queued 64.0 KiB (unsent 16.0 KiB)  ")) << text;
+  EXPECT_EQ(16 * 1024, session_json(view, FakeSegment::kNowNs, nullptr)["unsent_bytes"]);
 }
 
 TEST(Sessions, NoneIsALineToo) {

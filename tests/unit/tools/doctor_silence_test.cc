@@ -275,8 +275,10 @@ TEST_F(DoctorSilenceTest, WhatADaemonSaysIsPrintable) {
 }
 
 TEST_F(DoctorSilenceTest, OfASocketThatIsClosedToThisUser) {
-  const Failure closed(kExitNoDaemon, "/a: Permission denied", LYRE_E_PERMISSION);
+  const Failure closed(kExitNoDaemon, "/a: Permission denied (see `lyre doctor`)",
+                       LYRE_E_PERMISSION);
   EXPECT_EQ(silence_of(closed), Silence::kClosed);
+  EXPECT_EQ(reason_of(closed), "/a: Permission denied");
   const Failure refused(kExitNoDaemon, "the daemon refused: for root only", LYRE_E_PERMISSION);
   EXPECT_EQ(silence_of(refused), Silence::kRefused);
 }

@@ -126,12 +126,19 @@ TEST_F(FamiliesTest, TheStartFollowsStepsOfTheClockByWholeSeconds) {
   constexpr double kStarted = FakeSegment::kStartedNs / 1e9;
   clock_step_ns_ = -3'600'000'000'000 + 70;
   EXPECT_EQ(single("lyre_daemon_start_time_seconds"), kStarted - 3600);
-  EXPECT_EQ(single("lyre_daemon_cold_start_time_seconds"), kStarted - 3600);
   clock_step_ns_ = 90'000'400'000;
   EXPECT_EQ(single("lyre_daemon_start_time_seconds"), kStarted + 90);
   for (const int64_t small : {300'000'000, 700'000'000, -300'000'000}) {
     clock_step_ns_ = small;
     EXPECT_EQ(single("lyre_daemon_start_time_seconds"), kStarted);
+  }
+}
+
+// With one start, a step of the clock was the second start, and LyreDaemonRestarts fired.
+TEST_F(FamiliesTest, AStepOfTheClockIsNoColdStart) {
+  for (const int64_t step_ns : {int64_t{40'000'000'000}, int64_t{-3'600'000'000'000}}) {
+    clock_step_ns_ = step_ns;
+    EXPECT_EQ(single("lyre_daemon_cold_start_time_seconds"), FakeSegment::kStartedNs / 1e9);
   }
 }
 

@@ -82,6 +82,18 @@ TEST_F(NicCommandsTest, SignalsActAgainAfterwards) {
   EXPECT_EQ(std::signal(SIGHUP, before), SIG_DFL);
 }
 
+// It was called not installed.
+TEST_F(NicCommandsTest, AProgramThatIsThereAndDoesNotStartIsNamedWithTheReason) {
+  tree_.write("bin/driverctl", "#!/bin/sh\n");
+  const std::string program = tree_.path("bin/driverctl").string();
+  try {
+    run_command({program}, false);
+    FAIL() << "it has no permission to be executed";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.what(), program + " was not started: Permission denied");
+  }
+}
+
 TEST_F(NicCommandsTest, AProgramThatFailsEndsTheSteps) {
   EXPECT_THROW(run_commands({{"false"}, {"touch", tree_.path("made")}}, false), Failure);
   EXPECT_FALSE(std::filesystem::exists(tree_.path("made")));

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -190,6 +191,27 @@ TEST(PacketFileTest, AFileThatCannotBeWrittenIsNamed) {
     EXPECT_EQ(failure.exit_code(), kExitFailure);
     EXPECT_THAT(failure.what(), testing::StartsWith("/dev/full was not written: "));
   }
+}
+
+// A service ignores SIGPIPE: there the capture ended with a failure.
+TEST_F(ReplacedFileTest, APipeThatItsReaderClosedIsNoFailure) {
+  const std::string pipe = path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
+  {
+    PacketFile file(pipe);
+    file.write("packets");
+    file.flush();
+    EXPECT_FALSE(file.has_no_reader());
+    ::close(reader);
+    file.write("packets");
+    file.flush();
+    EXPECT_TRUE(file.has_no_reader());
+    file.write("packets");
+    file.flush();
+  }
+  std::signal(SIGPIPE, before);
 }
 
 TEST(PacketFilterTest, TakesWhatTheExpressionSays) {

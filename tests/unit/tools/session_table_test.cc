@@ -27,7 +27,7 @@ class SessionTableTest : public ::testing::Test {
   /// Remote ports of the sessions that a filter keeps, in its order.
   std::vector<uint16_t> kept(const SessionFilter& filter) {
     Snapshot snapshot = look();
-    time_waits_ = keep_wanted(snapshot.sessions, filter, nullptr);
+    time_waits_ = keep_wanted(snapshot.sessions, filter, snapshot.taken_unix_ns, nullptr);
     std::vector<uint16_t> ports;
     for (const auto& view : snapshot.sessions) ports.push_back(view.remote_port);
     return ports;
@@ -75,11 +75,11 @@ TEST_F(SessionTableTest, TheOrderIsThatOfTheRatesSinceTheEarlierLook) {
   put(0, 0, slow);
   put(0, 1, fast);
   Snapshot now = look();
-  keep_wanted(now.sessions, {.order = SessionFilter::Order::kSent}, &earlier);
+  keep_wanted(now.sessions, {.order = SessionFilter::Order::kSent}, now.taken_unix_ns, &earlier);
   ASSERT_EQ(now.sessions.size(), 2u);
   EXPECT_EQ(now.sessions[0].remote_port, 2);
-  EXPECT_DOUBLE_EQ(rates_of(now.sessions[0], &earlier).sent_bits_per_s, 72'000);
-  EXPECT_DOUBLE_EQ(rates_of(now.sessions[1], &earlier).sent_bits_per_s, 8'000);
+  EXPECT_DOUBLE_EQ(rates_of(now.sessions[0], now.taken_unix_ns, &earlier).sent_bits_per_s, 72'000);
+  EXPECT_DOUBLE_EQ(rates_of(now.sessions[1], now.taken_unix_ns, &earlier).sent_bits_per_s, 8'000);
 }
 
 TEST_F(SessionTableTest, SaysWhatLimitsASession) {
@@ -89,12 +89,34 @@ TEST_F(SessionTableTest, SaysWhatLimitsASession) {
   view.cwnd_bytes = view.send_window_bytes = 50'000;
   EXPECT_EQ(send_limit(view), SendLimit::kApplication);
   view.send_queue_bytes = 100'000;
+  view.unsent_bytes = 90'000;
   EXPECT_EQ(send_limit(view), SendLimit::kPort);
   view.send_window_bytes = 10'500;
   EXPECT_EQ(send_limit(view), SendLimit::kReceiver);
   view.send_window_bytes = 50'000;
   view.cwnd_bytes = 10'500;
   EXPECT_EQ(send_limit(view), SendLimit::kCongestion);
+}
+
+// Bytes that were SACKed or marked lost made it "port": they are not in flight, and were sent.
+TEST_F(SessionTableTest, SaysWhatLimitsASessionThatLostPackets) {
+  channel::SessionView view{};
+  view.mss_bytes = 1000;
+  view.send_queue_bytes = 50'000;
+  view.in_flight_bytes = 10'000;
+  view.cwnd_bytes = view.send_window_bytes = 50'500;
+  EXPECT_EQ(send_limit(view), SendLimit::kApplication);
+  view.send_queue_bytes = 150'000;
+  view.unsent_bytes = 100'000;
+  EXPECT_EQ(send_limit(view), SendLimit::kReceiver);
+  view.cwnd_bytes = 10'100;  // less room than in the peer's window
+  EXPECT_EQ(send_limit(view), SendLimit::kCongestion);
+  view.send_window_bytes = 40'000;  // it shrank
+  EXPECT_EQ(send_limit(view), SendLimit::kReceiver);
+  view.send_window_bytes = 80'000;
+  EXPECT_EQ(send_limit(view), SendLimit::kCongestion);
+  view.cwnd_bytes = 20'000;
+  EXPECT_EQ(send_limit(view), SendLimit::kPort);
 }
 
 TEST_F(SessionTableTest, FiltersLeaveOthersOut) {

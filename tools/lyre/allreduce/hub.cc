@@ -9,6 +9,7 @@
 
 #include "tools/lyre/allreduce/failure.h"
 #include "tools/lyre/allreduce/job_json.h"
+#include "tools/lyre/printable.h"
 
 namespace lyre::allreduce {
 namespace {
@@ -35,6 +36,10 @@ std::vector<int> poll_readable(const std::vector<int>& descriptors) {
 
 bool contains(const std::vector<int>& descriptors, int fd) {
   return std::find(descriptors.begin(), descriptors.end(), fd) != descriptors.end();
+}
+
+bool is_exit_code_of_failure(int code) {
+  return code >= tools::kExitFailure && code <= tools::kExitOtherRelease;
 }
 
 }  // namespace
@@ -135,13 +140,14 @@ bool Hub::accept_join(Joined* candidate) {
 }
 
 std::string Hub::unique_name(const std::string& host, size_t machine) const {
-  const auto has_host = [&](const std::vector<std::string>& names) {
-    return std::find(names.begin(), names.end(), host) != names.end();
-  };
+  const std::string shown = tools::printable(host);
+  const auto is_same = [&](const std::string& other) { return tools::printable(other) == shown; };
   bool is_taken = std::any_of(machine_.hosts.begin(), machine_.hosts.end(),
-                              [&](const Host& mine) { return mine.name == host; });
-  for (size_t i = 0; i < machine; ++i) is_taken = is_taken || has_host(joined_[i]->hosts);
-  return is_taken ? host + "@" + std::to_string(machine + 1) : host;
+                              [&](const Host& mine) { return is_same(mine.name); });
+  for (size_t i = 0; i < machine; ++i) {
+    is_taken = is_taken || std::ranges::any_of(joined_[i]->hosts, is_same);
+  }
+  return is_taken ? shown + "@" + std::to_string(machine + 1) : shown;
 }
 
 void Hub::place_ranks() {
@@ -171,6 +177,11 @@ void Hub::place_ranks() {
 
 std::string Hub::name_of(int rank) const {
   return "rank " + std::to_string(rank) + " on host " + hosts_by_rank_[static_cast<size_t>(rank)];
+}
+
+std::string Hub::text_of(int rank, const std::string& text) const {
+  const bool is_local = placements_[static_cast<size_t>(rank)].machine == nullptr;
+  return is_local ? text : tools::printable(text);
 }
 
 void Hub::start_ranks(Job job) {
@@ -249,8 +260,10 @@ void Hub::receive(const std::vector<int>& readable) {
           frame->rank < placements_.size() && placements_[frame->rank].machine == joined.get();
       if (is_its_own) on_frame(std::move(*frame));
     }
-    if (!open)
-      throw Failure("the machine of host " + joined->hosts.front() + " has closed its connection");
+    if (!open) {
+      throw Failure("the machine of host " + tools::printable(joined->hosts.front()) +
+                    " has closed its connection");
+    }
   }
 }
 
@@ -265,8 +278,7 @@ void Hub::on_frame(Frame frame) {
       if (frame.rank == 0) on_progress_(frame.payload);
       return;
     case FrameType::kResult:
-      state.result = frame.payload.get<RankResult>();
-      return;
+      return on_result(frame);
     case FrameType::kError:
       return on_error(frame);
     case FrameType::kExited:
@@ -276,12 +288,19 @@ void Hub::on_frame(Frame frame) {
   }
 }
 
+void Hub::on_result(const Frame& frame) {
+  auto result = frame.payload.get<RankResult>();
+  result.plugin_name = text_of(frame.rank, result.plugin_name);
+  result.device_name = text_of(frame.rank, result.device_name);
+  ranks_[frame.rank].result = std::move(result);
+}
+
 void Hub::on_exit(const Frame& frame) {
   RankState& state = ranks_[frame.rank];
   state.has_exited = true;
   if (!frame.payload.is_null()) {
-    fail({tools::kExitFailure,
-          name_of(frame.rank) + " ended early: " + frame.payload.get<std::string>()});
+    fail({tools::kExitFailure, name_of(frame.rank) + " ended early: " +
+                                   text_of(frame.rank, frame.payload.get<std::string>())});
   } else if (!state.result) {
     fail({tools::kExitFailure, name_of(frame.rank) + " ended without a result"});
   }
@@ -301,7 +320,9 @@ void Hub::answer_gather() {
 
 void Hub::on_error(const Frame& frame) {
   auto error = frame.payload.get<RankError>();
-  error.line = name_of(frame.rank) + ": " + error.line;
+  // Another machine's launcher must not end this command as if all were well.
+  if (!is_exit_code_of_failure(error.exit_code)) error.exit_code = tools::kExitFailure;
+  error.line = name_of(frame.rank) + ": " + text_of(frame.rank, error.line);
   fail(error);
 }
 

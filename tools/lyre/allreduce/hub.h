@@ -48,7 +48,7 @@ class Hub {
   struct Placement {
     Joined* machine;   // null: this machine
     std::string host;  // the name on its machine
-    std::string name;  // the unique name
+    std::string name;  // the unique name; of another machine: printable
   };
   struct RankState {
     std::optional<nlohmann::json> gather;
@@ -69,6 +69,7 @@ class Hub {
   std::vector<int> wait_readable();
   void receive(const std::vector<int>& readable);
   void on_frame(Frame frame);
+  void on_result(const Frame& frame);
   void on_exit(const Frame& frame);
   void answer_gather();
   void on_error(const Frame& frame);
@@ -77,6 +78,8 @@ class Hub {
   bool have_all_exited() const;
   void check_deadlines() const;
   std::string name_of(int rank) const;
+  /// `text` came from that rank. Text of another machine becomes printable.
+  std::string text_of(int rank, const std::string& text) const;
 
   const Options& options_;
   Machine machine_;

@@ -6,7 +6,7 @@
 
 /// Jobs and results as payloads of frames.
 namespace lyre::tools {
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TcpPayloadBytes, sent, received, started_unix_ns)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TcpPayloadBytes, sent, received, started_unix_ns, is_domain)
 }  // namespace lyre::tools
 
 namespace lyre::allreduce {

@@ -1,6 +1,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -36,11 +37,14 @@ class JoinedLauncher {
                       " s (--timeout)");
       }
       const std::vector<int> readable = wait_readable();
-      for (const Frame& frame : processes_.receive(readable)) tell_hub(frame);
+      for (const Frame& frame : processes_.receive(readable)) {
+        print_error(frame);
+        tell_hub(frame);
+      }
       if (std::find(readable.begin(), readable.end(), hub_.get()) == readable.end()) continue;
       const bool open = reader_.read_some(hub_.get());
       while (std::optional<Frame> frame = reader_.next()) {
-        if (frame->type == FrameType::kFinish) return frame->payload.get<int>();
+        if (frame->type == FrameType::kFinish) return finish(frame->payload.get<int>());
         on_hub_frame(*frame);
       }
       if (!open) throw Failure("the launcher at " + options_.join + " has closed its connection");
@@ -59,6 +63,22 @@ class JoinedLauncher {
     return readable;
   }
 
+  /// The hub prints the first error of the job on its own machine only.
+  void print_error(const Frame& frame) {
+    if (frame.type != FrameType::kError) return;
+    const auto error = frame.payload.get<RankError>();
+    std::cerr << "lyre allreduce: rank " << frame.rank << ": " << error.line << std::endl;
+    has_printed_ = true;
+  }
+
+  int finish(int exit_code) const {
+    if (exit_code != 0 && !has_printed_) {
+      std::cerr << "lyre allreduce: the launcher at " << options_.join
+                << " reports a failure, which it prints" << std::endl;
+    }
+    return exit_code;
+  }
+
   void on_hub_frame(const Frame& frame) {
     if (frame.type != FrameType::kJob) {
       processes_.send(frame);
@@ -69,7 +89,10 @@ class JoinedLauncher {
       complete_job(machine_, &job);
       processes_.start(job);
     } catch (const tools::Failure& failure) {
-      tell_hub({FrameType::kError, frame.rank, RankError{failure.exit_code(), failure.what()}});
+      const Frame error{FrameType::kError, frame.rank,
+                        RankError{failure.exit_code(), failure.what()}};
+      print_error(error);
+      tell_hub(error);
     }
   }
 
@@ -85,6 +108,7 @@ class JoinedLauncher {
   UniqueFd hub_;
   FrameReader reader_;
   RankProcesses processes_;
+  bool has_printed_ = false;
 };
 
 }  // namespace

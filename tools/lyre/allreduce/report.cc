@@ -170,17 +170,22 @@ bool was_daemon_restarted(const RankResult& result) {
          result.daemon_before.started_unix_ns != result.daemon_after.started_unix_ns;
 }
 
-/// No daemon counts what goes over RDMA.
-bool is_checked_by_daemon(const RankResult& result) {
-  return result.has_daemon && !result.may_use_rdma && !was_daemon_restarted(result);
+/// Such a socket shows no counters.
+bool is_at_domain(const RankResult& result) {
+  return result.daemon_before.is_domain || result.daemon_after.is_domain;
 }
 
-/// The hosts whose daemon was started again during the job.
-std::set<std::string> restarted_hosts(const Report& report) {
+/// No daemon counts what goes over RDMA.
+bool is_checked_by_daemon(const RankResult& result) {
+  return result.has_daemon && !result.may_use_rdma && !is_at_domain(result) &&
+         !was_daemon_restarted(result);
+}
+
+/// The hosts with a rank for which `is_so` is true.
+std::set<std::string> hosts_where(const Report& report, bool (*is_so)(const RankResult&)) {
   std::set<std::string> hosts;
   for (size_t rank = 0; rank < report.plugin.ranks.size(); ++rank) {
-    const RankResult& result = report.plugin.ranks[rank];
-    if (was_daemon_restarted(result)) hosts.insert(report.hosts[rank]);
+    if (is_so(report.plugin.ranks[rank])) hosts.insert(report.hosts[rank]);
   }
   return hosts;
 }
@@ -228,7 +233,7 @@ void check_daemon_counters(const std::vector<std::string>& hosts,
     tools::TcpPayloadBytes crossed;
     tools::TcpPayloadBytes before{UINT64_MAX, UINT64_MAX};
     tools::TcpPayloadBytes after;
-    bool is_comparable = true;  // all ranks have seen one start of one daemon, and no RDMA
+    bool is_comparable = true;  // as is_checked_by_daemon(), of all ranks
   };
   std::map<std::string, HostBytes> by_host;
   for (size_t rank = 0; rank < results.size(); ++rank) {
@@ -268,8 +273,12 @@ void print_table(const Report& report, std::ostream& out) {
     out << "a line's ratio is to the kernel's fastest transport of that size, the total's to the "
         << "one with the smallest sum of all sizes\n";
   }
-  for (const std::string& host : restarted_hosts(report)) {
+  for (const std::string& host : hosts_where(report, was_daemon_restarted)) {
     out << "host " << host << ": lyred was started again during the job, so its counters were not "
+        << "compared with the plugin's bytes\n";
+  }
+  for (const std::string& host : hosts_where(report, is_at_domain)) {
+    out << "host " << host << ": lyred shows no counters at a domain's socket, so they were not "
         << "compared with the plugin's bytes\n";
   }
 }

@@ -36,8 +36,9 @@ struct Report {
 };
 
 /// Checks that the daemons' TCP carried the plugin's bytes between the hosts. A host whose daemon
-/// was started again during the job is not checked: its counters began again. Fails: throws Failure
-/// naming the host and the two numbers.
+/// was started again during the job is not checked, because its counters began again, and neither
+/// is one whose socket is a domain's, which shows none. Fails: throws Failure naming the host and
+/// the two numbers.
 void check_daemon_counters(const std::vector<std::string>& hosts,
                            const std::vector<RankResult>& results);
 

@@ -3,10 +3,13 @@
 #include <grp.h>
 #include <pwd.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <sstream>
 #include <string_view>
 #include <thread>
@@ -33,6 +36,8 @@ constexpr std::string_view kThroughHost = " sends and receives through the host"
 constexpr std::string_view kQueuesOfKernel = " goes to the kernel, as the port has only queue";
 /// As the client library begins what a daemon said before it hung up, which has no code of its own.
 constexpr std::string_view kRefusal = "the daemon refused: ";
+/// The client library's remedy follows it.
+constexpr std::string_view kDenied = ": Permission denied";
 
 /// A line of `lyred --check`: "FILE:LINE: KEY: what is wrong, allowed: what is not".
 Finding config_problem(const std::string& line) {
@@ -101,7 +106,14 @@ std::vector<Finding> check_counters(const StatsSegment& segment, const Snapshot&
 
 }  // namespace
 
-std::vector<Finding> read_config_check(std::optional<int> status, const std::string& output) {
+std::vector<Finding> read_config_check(std::optional<int> status, const std::string& output,
+                                       int start_error) {
+  if (!status && start_error != ENOENT) {
+    return {problem("config", std::string("lyred was not started: ") + std::strerror(start_error),
+                    "its configuration cannot be checked",
+                    "the lyred that `command -v lyred` names has to be a program that this user "
+                    "may execute")};
+  }
   if (!status) {
     return {note("config", "lyred is not installed here", "its configuration cannot be checked",
                  "apt install ./lyre_*.deb ./lyre-nccl_*.deb, in the folder of the packages")};
@@ -118,7 +130,15 @@ std::vector<Finding> read_config_check(std::optional<int> status, const std::str
 ConfigCheck run_config_check(const std::string& config_path) {
   ConfigCheck check;
   check.status = run_program({"lyred", "--check", "--config", config_path}, check.output);
+  if (!check.status) check.start_error = errno;
   return check;
+}
+
+std::vector<Finding> check_named_config(const std::string& path) {
+  if (::access(path.c_str(), R_OK) == 0) return {};
+  return {problem("config", path + " cannot be read: " + std::strerror(errno),
+                  "what is said of ports and hugepages is not about it",
+                  "name a file that this user may read")};
 }
 
 uint32_t workers_in(const std::string& output) {
@@ -177,6 +197,13 @@ Silence silence_of(const Failure& failure) {
   return failure.lyre_code() == LYRE_E_PERMISSION ? Silence::kClosed : Silence::kAbsent;
 }
 
+std::string reason_of(const Failure& failure) {
+  const std::string text = failure.what();
+  const size_t denied = text.find(kDenied);
+  if (silence_of(failure) != Silence::kClosed || denied == std::string::npos) return text;
+  return text.substr(0, denied + kDenied.size());
+}
+
 bool is_daemon_there(const char* socket) {
   try {
     StatsSegment segment(socket);
@@ -196,7 +223,7 @@ std::vector<Finding> check_daemon(const char* socket) {
     }
     return findings;
   } catch (const Failure& failure) {
-    return {check_silent(failure.what(), silence_of(failure))};
+    return {check_silent(reason_of(failure), silence_of(failure))};
   }
 }
 

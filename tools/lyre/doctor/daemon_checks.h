@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,14 +13,20 @@
 /// What `lyre doctor` asks lyred.
 namespace lyre::tools {
 
-/// What `lyred --check` said: a finding for each line. No status: it is not installed.
-std::vector<Finding> read_config_check(std::optional<int> status, const std::string& output);
-/// What `lyred --check` of a file printed, and its exit status: none where it is not installed.
+/// What `lyred --check` said: a finding for each line. No status: it was not started, for the
+/// reason `start_error`.
+std::vector<Finding> read_config_check(std::optional<int> status, const std::string& output,
+                                       int start_error = ENOENT);
+/// What `lyred --check` of a file printed, and its exit status: none where it was not started.
 struct ConfigCheck {
   std::optional<int> status;
   std::string output;
+  int start_error = 0;  ///< of errno; ENOENT: it is not installed
 };
 ConfigCheck run_config_check(const std::string& config_path);
+/// A configuration that the user named and that cannot be read; else nothing. For machines without
+/// lyred, which says so itself.
+std::vector<Finding> check_named_config(const std::string& path);
 /// Workers that lyred would run, as it printed them; 1 where it did not.
 uint32_t workers_in(const std::string& output);
 
@@ -35,6 +42,8 @@ enum class Silence : uint8_t {
 };
 /// `failure`: of StatsSegment.
 Silence silence_of(const Failure& failure);
+/// Its text without a remedy: a finding has its own.
+std::string reason_of(const Failure& failure);
 
 /// False where no daemon listens at `socket`, or none answers.
 bool is_daemon_there(const char* socket);

@@ -129,7 +129,7 @@ Finding check_answer(const Job& job, const std::string& saw, const std::string& 
     return fine("job socket", saw + ": lyred " + segment.daemon_version() + " answers, " +
                                   (listener ? process_text(*listener) : "of an unknown process"));
   } catch (const Failure& failure) {
-    std::string reason = failure.what();
+    std::string reason = reason_of(failure);
     const std::string prefix = held.path() + ": ";
     if (reason.starts_with(prefix)) reason.erase(0, prefix.size());
     return check_silent_for(job, saw + ": " + reason, silence_of(failure));

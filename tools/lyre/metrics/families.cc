@@ -30,6 +30,12 @@ double started_s(const Snapshot& daemon) {
          (std::abs(step_s) < 1 ? 0 : std::round(step_s));
 }
 
+/// By the wall clock of the start. It is the same in all scrapes of a process, because each change
+/// of it counts as a start.
+double cold_started_s(const Snapshot& daemon) {
+  return static_cast<double>(daemon.started_unix_ns) / 1e9;
+}
+
 void add_daemon(FamilyList& out, const Snapshot& daemon) {
   out.gauge("lyre_daemon_info", "The daemon; the value is 1",
             {{"name", printable(daemon.daemon_name)},
@@ -38,10 +44,11 @@ void add_daemon(FamilyList& out, const Snapshot& daemon) {
             1);
   out.gauge("lyre_daemon_start_time_seconds", "When the daemon started, since 1970", {},
             started_s(daemon));
-  out.gauge("lyre_daemon_cold_start_time_seconds",
-            "When the daemon started, since 1970; 0: it took the place of another process in an "
-            "upgrade",
-            {}, daemon.is_successor ? 0 : started_s(daemon));
+  out.gauge(
+      "lyre_daemon_cold_start_time_seconds",
+      "When the daemon started, since 1970, by the wall clock of that time, which may have been "
+      "stepped since then; 0: it took the place of another process in an upgrade",
+      {}, daemon.is_successor ? 0 : cold_started_s(daemon));
   out.gauge("lyre_scope_is_domain",
             "1 where the socket is that of one of several domains: it shows no counters of workers "
             "and ports",

@@ -1,5 +1,7 @@
 #include "tools/lyre/nic/run_commands.h"
 
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 
 #include "tools/lyre/child_program.h"
@@ -20,8 +22,13 @@ void run_command(const std::vector<std::string>& command, bool is_dry_run) {
   out << std::endl;
   if (is_dry_run) return;
   const auto status = run_program(command);
-  if (!status)
+  const int error = errno;
+  if (!status && error == ENOENT) {
     throw Failure(kExitFailure, command[0] + " is not installed: apt install " + command[0]);
+  }
+  if (!status) {
+    throw Failure(kExitFailure, command[0] + " was not started: " + std::strerror(error));
+  }
   if (*status != 0) throw Failure(kExitFailure, command[0] + " failed");
 }
 

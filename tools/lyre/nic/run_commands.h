@@ -11,7 +11,7 @@
 namespace lyre::tools {
 
 /// Prints the command, on standard output where it is the answer, and runs it.
-/// Fails: throws Failure: the program is not installed, or failed.
+/// Fails: throws Failure: the program is not installed, was not started, or failed.
 void run_command(const std::vector<std::string>& command, bool is_dry_run);
 void run_commands(const Commands& commands, bool is_dry_run);
 

@@ -55,11 +55,17 @@ PacketFile::PacketFile(const std::string& path)
 PacketFile::~PacketFile() { std::fclose(file_); }
 
 void PacketFile::write(const std::string& bytes) {
-  if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) fail("was not written");
+  if (has_no_reader_) return;
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) on_failed_write();
 }
 
 void PacketFile::flush() {
-  if (std::fflush(file_) != 0) fail("was not written");
+  if (!has_no_reader_ && std::fflush(file_) != 0) on_failed_write();
+}
+
+void PacketFile::on_failed_write() {
+  if (errno != EPIPE) fail("was not written");
+  has_no_reader_ = true;
 }
 
 void PacketFile::fail(const char* what) const {

@@ -6,7 +6,8 @@
 namespace lyre::tools {
 
 /// The file, or the standard output, to which packets are written.
-/// Fails: each function throws Failure with the name of the file and the reason.
+/// Fails: each function throws Failure with the name of the file and the reason. A pipe that its
+/// reader has closed is no failure: nothing more is written to it.
 class PacketFile {
  public:
   /// "-": standard output. A regular file is replaced by a new one, which only its owner can read:
@@ -20,12 +21,15 @@ class PacketFile {
   void write(const std::string& bytes);
   /// What was written is out.
   void flush();
+  bool has_no_reader() const { return has_no_reader_; }
 
  private:
+  void on_failed_write();
   [[noreturn]] void fail(const char* what) const;
 
   std::string name_;
   std::FILE* file_;
+  bool has_no_reader_ = false;
 };
 
 /// Fails: throws Failure where `path` is "-" and standard output is a terminal.

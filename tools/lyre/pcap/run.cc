@@ -87,14 +87,16 @@ class Capture {
         {.name = options_.port, .filter = options_.filter, .snap_bytes = options_.snap_bytes}));
     file_.flush();
     std::cerr << "capturing " << options_.port << std::endl;
-    while (!is_over()) {
-      if (!write_batch()) pause();
+    try {
+      write_packets();
+      write_statistics();
+    } catch (const Failure&) {
+      print_counts();
+      throw;
     }
-    // The workers stop to write, and what they have written until then is taken.
-    begun_.control = {};
-    while (!is_full() && write_batch()) {
-    }
-    finish();
+    print_counts();
+    if (packets_.is_broken()) throw Failure(kExitFailure, "the daemon's capture is not valid");
+    if (has_daemon_ended_) throw Failure(kExitNoDaemon, "the daemon ended the capture");
   }
 
  private:
@@ -103,7 +105,17 @@ class Capture {
     const double elapsed_s =
         static_cast<double>(now_ns<Clock>() - clock_.begin_monotonic_ns) / kNsPerSecond;
     return g_must_end != 0 || is_full() || has_daemon_ended_ || packets_.is_broken() ||
-           (options_.duration_s > 0 && elapsed_s >= options_.duration_s);
+           file_.has_no_reader() || (options_.duration_s > 0 && elapsed_s >= options_.duration_s);
+  }
+
+  void write_packets() {
+    while (!is_over()) {
+      if (!write_batch()) pause();
+    }
+    // The workers stop to write, and what they have written until then is taken.
+    begun_.control = {};
+    while (!is_full() && write_batch()) {
+    }
   }
 
   /// False when there was nothing.
@@ -138,7 +150,7 @@ class Capture {
     has_daemon_ended_ = ::poll(&control, 1, kPauseMs) > 0;
   }
 
-  void finish() {
+  void write_statistics() {
     const uint64_t dropped = packets_.dropped();
     file_.write(pcapng::interface_statistics({.begin_unix_ns = clock_.begin_unix_ns,
                                               .end_unix_ns = clock_.unix_ns_at(now_ns<Clock>()),
@@ -146,9 +158,10 @@ class Capture {
                                               .dropped = dropped,
                                               .accepted = written_}));
     file_.flush();
-    std::cerr << written_ << " packets captured, " << dropped << " dropped" << std::endl;
-    if (packets_.is_broken()) throw Failure(kExitFailure, "the daemon's capture is not valid");
-    if (has_daemon_ended_) throw Failure(kExitNoDaemon, "the daemon ended the capture");
+  }
+
+  void print_counts() const {
+    std::cerr << written_ << " packets captured, " << packets_.dropped() << " dropped" << std::endl;
   }
 
   const PcapOptions& options_;

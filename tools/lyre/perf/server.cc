@@ -47,6 +47,9 @@ class Server {
     if (options_.is_once && has_bad_bytes_) {
       throw tools::Failure(tools::kExitFailure, "bytes differ between the two sides");
     }
+    if (options_.is_once && has_broken_) {
+      throw tools::Failure(tools::kExitFailure, "a client's test did not end in order");
+    }
   }
 
  private:
@@ -75,6 +78,11 @@ class Server {
       std::cerr << "lyre perf server: " << client.conversation->peer() << ": " << error.what()
                 << std::endl;
       client.is_broken = true;
+      // One that sent no plan is perhaps no client at all.
+      if (client.conversation->plan() && !client.is_reported) {
+        has_broken_ = true;
+        ++served_;
+      }
       return true;
     }
   }
@@ -102,6 +110,7 @@ class Server {
   Turns turns_;
   uint64_t served_ = 0;
   bool has_bad_bytes_ = false;
+  bool has_broken_ = false;
 };
 
 }  // namespace

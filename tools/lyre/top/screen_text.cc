@@ -100,7 +100,7 @@ uint64_t not_sent_by_all(const Snapshot& snapshot) {
 
 /// The reasons for which most packets were dropped since the look before, and what ports lost.
 std::string drops_text(const Snapshot& now, const Snapshot* earlier, const Rates& rates) {
-  if (earlier == nullptr) return "dropped: nothing";
+  if (earlier == nullptr) return "dropped: -";
   std::vector<std::pair<uint64_t, const char*>> grown;
   const auto add = [&grown](uint64_t before, uint64_t count, const char* key) {
     if (count > before) grown.emplace_back(count - before, key);
@@ -209,7 +209,7 @@ std::vector<ClientSum> clients_of(const Snapshot& now, const Snapshot* earlier) 
   for (const channel::SessionView& view : now.sessions) {
     const auto owner = sums.find(key_of_owner(view));
     if (owner == sums.end() || view.is_listener != 0) continue;
-    const SessionRates rates = rates_of(view, earlier);
+    const SessionRates rates = rates_of(view, now.taken_unix_ns, earlier);
     owner->second.rates.sent_bits_per_s += rates.sent_bits_per_s;
     owner->second.rates.received_bits_per_s += rates.received_bits_per_s;
   }
@@ -237,10 +237,11 @@ TextTable clients_table(const Snapshot& now, const Snapshot* earlier) {
 }
 
 /// Of those that fit, at the least; `total` is how many there are.
-TextTable sessions_table(std::vector<channel::SessionView> sessions, const Snapshot* earlier,
-                         const TopView& view, size_t& total) {
+TextTable sessions_table(const Snapshot& now, const Snapshot* earlier, const TopView& view,
+                         size_t& total) {
+  std::vector<channel::SessionView> sessions = now.sessions;
   std::erase_if(sessions, [](const auto& shown) { return shown.is_listener != 0; });
-  keep_wanted(sessions, {.order = view.order}, earlier);
+  keep_wanted(sessions, {.order = view.order}, now.taken_unix_ns, earlier);
   total = sessions.size();
   if (total > view.lines) sessions.resize(view.lines);  // no more fit
   TextTable table;
@@ -251,7 +252,7 @@ TextTable sessions_table(std::vector<channel::SessionView> sessions, const Snaps
   for (const channel::SessionView& shown : sessions) {
     const std::string peer = format_endpoint(shown.remote_address, shown.remote_port);
     const size_t columns = kTopPeerColumns + more;
-    const SessionRates rates = rates_of(shown, earlier);
+    const SessionRates rates = rates_of(shown, now.taken_unix_ns, earlier);
     const bool has_rates = earlier != nullptr;
     table.add_row({peer.size() <= columns ? peer : ".." + peer.substr(peer.size() - columns + 2),
                    owner_text(shown.label, shown.pid), format_duration(shown.srtt_ns),
@@ -321,7 +322,7 @@ std::vector<TopLine> top_screen(const Snapshot& now, const Snapshot* earlier, co
   lines.add_table(clients, clients.row_count(), part, "clients");
   if (lines.left() < 4) return lines.take();
   size_t total = 0;
-  const TextTable sessions = sessions_table(now.sessions, earlier, view, total);
+  const TextTable sessions = sessions_table(now, earlier, view, total);
   lines.add_table(sessions, total, lines.left() - 2, "sessions");
   while (lines.left() > 1) lines.add("");
   lines.add(std::string("q quit   s sort, now by ") + order_name(view.order));

@@ -58,5 +58,35 @@ TEST_F(ExpelledClient, IsToldByADaemonThatStops) {
   expect_to_be_told();
 }
 
+class Upgrades : public ControlServerTest {
+ protected:
+  Upgrades() {
+    server_->serve_upgrades([this](const auto& answer) {
+      ++begun_;
+      answer({.status = Ok{}, .pid = 7, .pause_us = 1, .release = "next"});
+    });
+  }
+
+  int begun_ = 0;
+};
+
+// `lyre upgrade` was interrupted while the daemon was stopped, which upgraded when it went on.
+TEST_F(Upgrades, DoNotBeginForAnAskerThatHasGone) {
+  RawClient asker(path_);
+  asker.send(make_message<channel::UpgradeRequest>(Control::kUpgrade));
+  asker.hang_up();
+  run();
+  EXPECT_EQ(begun_, 0);
+  EXPECT_EQ(server_->connection_count(), 0u);
+}
+
+TEST_F(Upgrades, BeginForAnAskerThatWaits) {
+  RawClient asker(path_);
+  asker.send(make_message<channel::UpgradeRequest>(Control::kUpgrade));
+  run();
+  EXPECT_EQ(begun_, 1);
+  EXPECT_EQ(expect_message<channel::UpgradeReply>(asker, Control::kUpgradeReply).error, 0);
+}
+
 }  // namespace
 }  // namespace lyre
