@@ -261,11 +261,12 @@ class Pcap(unittest.TestCase):
             self.assertEqual(file.read(), b"stays")
 
     def test_a_reader_that_closes_the_pipe_ends_the_capture(self):
-        # The tool ignores SIGPIPE, as a service does.
-        process = self.capture(stdout=subprocess.PIPE, restore_signals=False)
-        process.stdout.close()
-        self.transfer(1 << 20)
-        self.summary(process)
+        for is_service in (False, True):  # which has SIGPIPE ignored
+            with self.subTest(is_service=is_service):
+                process = self.capture(stdout=subprocess.PIPE, restore_signals=not is_service)
+                process.stdout.close()
+                self.transfer(1 << 20)
+                self.summary(process)
 
     def test_a_terminal_gets_no_packets(self):
         controller, terminal = pty.openpty()

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <sstream>
 #include <string_view>
 
 namespace lyre::tools {
@@ -52,6 +53,17 @@ class DefaultPipeSignal {
   posix_spawnattr_t attributes_;
 };
 
+/// posix_spawnp() says EACCES also of a program that is nowhere, where a folder of PATH may not be
+/// searched. REQUIRES: extend_path() has set PATH.
+bool is_anywhere(const std::string& program) {
+  if (program.find('/') != std::string::npos) return true;
+  std::istringstream folders(std::getenv("PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (::access((folder + "/" + program).c_str(), F_OK) == 0) return true;
+  }
+  return false;
+}
+
 std::optional<pid_t> start(const std::vector<std::string>& command,
                            const posix_spawn_file_actions_t* actions) {
   std::vector<char*> arguments;
@@ -63,7 +75,7 @@ std::optional<pid_t> start(const std::vector<std::string>& command,
   const int error =
       ::posix_spawnp(&child, arguments[0], actions, attributes.get(), arguments.data(), environ);
   if (error == 0) return child;
-  errno = error;
+  errno = error == EACCES && !is_anywhere(command[0]) ? ENOENT : error;
   return std::nullopt;
 }
 

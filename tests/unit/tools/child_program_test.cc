@@ -1,6 +1,9 @@
 #include "tools/lyre/child_program.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -42,6 +45,24 @@ TEST(ChildProgram, IsFoundWithoutTheFoldersOfRootInPath) {
   const OtherPath path("/nonexistent");
   std::string output;
   EXPECT_EQ(run_program({"ldconfig", "-V"}, output), 0) << output;
+}
+
+// As /root/.local/bin in the PATH of a container's user.
+TEST(ChildProgram, IsAbsentAlsoWhereAFolderOfPathMayNotBeSearched) {
+  char folder[] = "/tmp/lyre-child-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  ASSERT_EQ(::chmod(folder, 0), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr id_t kNobody = 65534;
+    if (::geteuid() == 0 && (::setgid(kNobody) != 0 || ::setuid(kNobody) != 0)) ::_exit(2);
+    const OtherPath path(folder);
+    ::_exit(!run_program({"lyre-no-such-program"}) && errno == ENOENT ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(ChildProgram, ThatCannotBeExecutedIsNotAbsent) {

@@ -65,9 +65,15 @@ class JoinedLauncher {
 
   /// The hub prints the first error of the job on its own machine only.
   void print_error(const Frame& frame) {
-    if (frame.type != FrameType::kError) return;
-    const auto error = frame.payload.get<RankError>();
-    std::cerr << "lyre allreduce: rank " << frame.rank << ": " << error.line << std::endl;
+    std::string line;
+    if (frame.type == FrameType::kError) {
+      line = frame.payload.get<RankError>().line;
+    } else if (frame.type == FrameType::kExited && !frame.payload.is_null() && !has_printed_) {
+      line = "ended early: " + frame.payload.get<std::string>();
+    } else {
+      return;
+    }
+    std::cerr << "lyre allreduce: rank " << frame.rank << ": " << line << std::endl;
     has_printed_ = true;
   }
 

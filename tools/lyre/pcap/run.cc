@@ -202,6 +202,7 @@ void run_pcap(const GlobalOptions& globals, const PcapOptions& options) {
   }
   if (globals.is_json) throw Failure(kExitUsage, "packets are written as pcapng, not as JSON");
   check_is_no_terminal(options.file);
+  std::signal(SIGPIPE, SIG_IGN);  // the write finds that the reader has gone: see PacketFile
   catch_signals(0);
   Capture capture(globals, options);
   catch_signals(SA_RESTART);
