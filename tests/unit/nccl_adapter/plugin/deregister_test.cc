@@ -70,12 +70,13 @@ class DeregistrationOverRdma : public TwoHosts {
     caller_ = before;
     return result;
   }
-  Instance& instance(size_t host) { return *call_with(contexts_[host]); }
+  InstanceCall instance(size_t host) { return call_with(contexts_[host]); }
   bool works_until(const std::function<bool()>& condition) {
     return until([&] {
       for (size_t host = 0; host < 2; ++host) {
-        const std::lock_guard lock(instance(host).mutex());
-        at(host, [&] { return instance(host).progress(); });
+        const InstanceCall own = instance(host);
+        const std::lock_guard lock(own->mutex());
+        at(host, [&] { return own->progress(); });
       }
       return condition();
     });
@@ -169,7 +170,8 @@ TEST_F(DeregistrationOverRdma, LetsOtherCommsGoOnMeanwhile) {
   bool is_free = true;
   bool is_other_done = false;
   while_asleep = [&] {
-    std::unique_lock other(instance(0).mutex(), std::try_to_lock);
+    const InstanceCall own = instance(0);
+    std::unique_lock other(own->mutex(), std::try_to_lock);
     is_free = is_free && other.owns_lock();
     if (!is_free) return;
     other.unlock();
