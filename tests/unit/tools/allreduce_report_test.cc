@@ -106,6 +106,7 @@ TEST(Report, EachLineIsComparedWithTheKernelsBestOfItsSize) {
 TEST(Report, TheBusBandwidthOfASendRecvIsWhatEachRankSends) {
   Report report = sample();
   for (int i = 0; i < 2; ++i) report.hosts.push_back("C");
+  report.plugin.ranks.resize(report.hosts.size());
   EXPECT_DOUBLE_EQ(to_json(report).at("plugin").at("total").at("bus_bits_per_s").get<double>(),
                    480e9 * 1.5);
   report.collective = kSendRecv;
