@@ -65,6 +65,7 @@ Instance* Contexts::finalize(const void* context) {
   const std::shared_ptr<Context> live = find_live(context);
   if (live == nullptr) return nullptr;
   const std::lock_guard its_lock(live->mutex);
+  if (live->is_finalized) return nullptr;  // another thread was first
   live->is_finalized = true;
   const std::lock_guard lock(mutex_);
   live_.erase(context);

@@ -22,9 +22,9 @@ struct Properties {
 /// Remembers the ports that devices() and getProperties() describe: NCCL passes those two no
 /// context. A port is as fast as the RDMA port of `verbs` that belongs to it, and where it is
 /// virtual itself it is where that one is attached. `verbs`: those that can be used, in the order
-/// of their names. Each init says it anew, and properties may change with it: they are those of the
-/// process's last init. REQUIRES: there are never fewer ports than first_port_count(), because NCCL
-/// asks for their number once. Thread: any.
+/// of their names. Each attachment says it anew, and properties may change with it: they are those
+/// of the process's last attachment. REQUIRES: there are never fewer ports than first_port_count(),
+/// because NCCL asks for their number once. Thread: any.
 void set_known_ports(const std::vector<lyre_port>& ports, const std::vector<VerbsPort>& verbs,
                      int64_t latency_us);
 int known_port_count();
