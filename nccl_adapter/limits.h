@@ -97,9 +97,9 @@ inline constexpr int kTakeRoundsMax = 8;
 inline constexpr uint16_t kStreamsMax = 64;
 inline constexpr uint16_t kStreamsAutoMax = 8;
 inline constexpr uint16_t kStreamsLearnedMax = 32;
-/// Of the connections that send over a port, those beyond so many begin with one stream, where
-/// LYRE_STREAMS is not set. With one for each they use the port and all workers, and a host has
-/// places for more of them.
+/// Of an instance's connections that send over a port, those beyond so many begin with one stream,
+/// where LYRE_STREAMS is not set. With one for each they use the port and all workers, and a host
+/// has places for more of them.
 inline constexpr size_t kConnectionsWithStreams = 64;
 /// What one flow can be relied on to carry in a cloud's network.
 inline constexpr uint32_t kFlowSpeedMbps = 10'000;
@@ -133,11 +133,12 @@ inline constexpr int kAnswerDrainMs = 1000;
 inline constexpr int64_t kConnectAbandonedMinutes = 20;
 inline constexpr int64_t kConnectAbandonedNs = kConnectAbandonedMinutes * 60 * kNsPerSecond;
 
-/// Memory that the daemon refused for a reason that may pass is registered again no earlier than
-/// after this, and after each further refusal twice that, up to the limit. A registration holds the
-/// instance's lock, and may wait for a daemon that is upgraded at that moment.
-inline constexpr int64_t kAskAgainNsMin = 1'000'000'000;
-inline constexpr int64_t kAskAgainNsMax = 30'000'000'000;
+/// How long after a refusal memory is registered again that the daemon refused for a reason that
+/// may pass. A registration holds the instance's lock. An upgrade that refused it takes no other
+/// for 20 s after that, and the communicator would wait as long.
+inline constexpr int64_t kAskAgainNs = 30'000'000'000;
+/// The same after a registration that succeeded.
+inline constexpr int64_t kAskNextNs = 1'000'000'000;
 
 /// What `lyre comms` shows is renewed this often.
 inline constexpr int64_t kShowNs = 200'000'000;

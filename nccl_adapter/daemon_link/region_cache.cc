@@ -20,7 +20,10 @@ void RegionCache::make_known(lyre_context* context, Memory* entry) {
     return;
   }
   mention_copies(entry->bytes, why);
-  if (lyre_region_is_refused_for_now(region) != 0) refused_.push_back(entry);
+  if (lyre_region_is_refused_for_now(region) != 0) {
+    refused_.push_back(entry);
+    asks_at_ns_.reset();
+  }
   lyre_deregister(region);
 }
 
@@ -45,24 +48,20 @@ Memory* RegionCache::take(lyre_context* context, const void* data, size_t bytes)
 // What is refused again goes to the end, as a smaller buffer may fit in what a limit has left, and
 // what is refused for good is not asked for any more.
 void RegionCache::ask_again(lyre_context* context, int64_t now_ns) {
-  if (refused_.empty()) {
-    wait_ = {};
-    return;
-  }
-  if (!wait_.until_ns) wait_.until_ns = now_ns + wait_.pause_ns;
-  if (now_ns < *wait_.until_ns) return;
+  if (refused_.empty()) return;
+  if (!asks_at_ns_) asks_at_ns_ = now_ns + kAskAgainNs;
+  if (now_ns < *asks_at_ns_) return;
   Memory* entry = refused_.front();
   refused_.pop_front();
   make_known(context, entry);
-  if (entry->region != nullptr) {
-    wait_.pause_ns = kAskAgainNsMin;
-    if (refused_.empty() && std::exchange(is_mentioned_, false)) {
-      log_info("NCCL's memory that had to wait is registered, and not copied any more");
-    }
-  } else {
-    wait_.pause_ns = std::min(2 * wait_.pause_ns, kAskAgainNsMax);
+  if (entry->region == nullptr) {
+    asks_at_ns_.reset();
+    return;
   }
-  wait_.until_ns = now_ns + wait_.pause_ns;
+  asks_at_ns_ = now_ns + kAskNextNs;
+  if (refused_.empty() && std::exchange(is_mentioned_, false)) {
+    log_info("NCCL's memory that had to wait is registered, and not copied any more");
+  }
 }
 
 int RegionCache::give_back(Memory* entry) {
@@ -79,7 +78,6 @@ int RegionCache::give_back(Memory* entry) {
 void RegionCache::on_detached() {
   for (auto& [key, entry] : entries_) entry.region = nullptr;
   refused_.clear();
-  wait_ = {};
   is_mentioned_ = false;
 }
 

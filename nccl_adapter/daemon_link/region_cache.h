@@ -27,9 +27,9 @@ class RegionCache {
   /// Fails: the LYRE_E code of the daemon's end, or LYRE_E_TIMEDOUT for such a NIC.
   int give_back(Memory* memory);
   /// To be called in each tick. Registers again what the daemon refused for a reason that may pass,
-  /// as a limit or an upgrade: one buffer in a call, after kAskAgainNsMin, and after each refusal
-  /// twice the time before, up to kAskAgainNsMax. Blocks as take(): milliseconds, seconds for large
-  /// memory, and while the daemon is upgraded as long as lyre_register().
+  /// as a limit or an upgrade: one buffer in a call, kAskAgainNs after the last refusal and
+  /// kAskNextNs after a success. Blocks as take(): milliseconds, seconds for large memory, and
+  /// while the daemon is upgraded as long as lyre_register().
   void ask_again(lyre_context* context, int64_t now_ns);
 
   /// The context is gone, and every region with it; there is a new one.
@@ -38,17 +38,12 @@ class RegionCache {
 
  private:
   using Key = std::pair<const void*, size_t>;
-  /// When refused memory is asked for next.
-  struct Wait {
-    std::optional<int64_t> until_ns;  ///< none: as of the next tick
-    int64_t pause_ns = kAskAgainNsMin;
-  };
   void make_known(lyre_context* context, Memory* memory);
   void mention_copies(size_t bytes, const char* why);
 
   std::map<Key, Memory> entries_;
-  std::deque<Memory*> refused_;  ///< of these, to be registered again, the next one first
-  Wait wait_;
+  std::deque<Memory*> refused_;        ///< of these, to be registered again, the next one first
+  std::optional<int64_t> asks_at_ns_;  ///< none: kAskAgainNs after the next tick
   bool is_mentioned_ = false;
 };
 

@@ -122,8 +122,8 @@ struct Host {
   uint16_t next_port = 40'000;
   std::vector<lyre_context*> contexts;  ///< of this boot
   std::vector<const End*> accepted;     ///< the ends of connections that peers began
-  bool refuses_memory = false;          ///< for now: what its clients may register is registered
-  uint32_t final_refusals = 0;          ///< of so many next registrations
+  bool refuses_memory = false;          ///< registrations, for a reason that passes
+  uint32_t final_refusals = 0;          ///< how many next registrations are refused for good
   uint32_t memory_requests = 0;         ///< registrations that its clients asked for
 };
 

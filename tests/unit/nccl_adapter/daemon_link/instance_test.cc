@@ -188,7 +188,7 @@ TEST_F(Instances, SendsInPlaceFromABufferThatTheDaemonRefusedAtFirst) {
   };
   EXPECT_EQ(copied_by_a_send(), data_.size());
   network_.host(0).refuses_memory = false;
-  run_progress_threads_for(4 * kAskAgainNsMin);
+  run_progress_threads_for(kAskAgainNs + kSecond);
   EXPECT_EQ(copied_by_a_send(), 0u);
   EXPECT_EQ(sender_->remove_registration(registration), Result::kSuccess);
 }

@@ -100,23 +100,28 @@ class RefusedRegions : public Regions {
 
 // They were copied for the rest of the communicator.
 TEST_F(RefusedRegions, AreRegisteredOneAfterTheOtherOnceTheLimitHasRoom) {
-  tick_until(kAskAgainNsMin / 2);
+  tick_until(kAskAgainNs / 2);
   host().refuses_memory = false;
   EXPECT_EQ(known(), 0u);
-  tick_until(kAskAgainNsMin + 2 * kTickNs);
+  tick_until(kAskAgainNs + 2 * kTickNs);
   EXPECT_EQ(known(), 1u) << "each registration holds the instance's lock";
-  tick_until(4 * kAskAgainNsMin);
+  tick_until(kAskAgainNs + 3 * kAskNextNs);
   EXPECT_EQ(known(), 3u);
   tick_until(100 * kSecond);
   EXPECT_EQ(asked_again(), 3u);
   EXPECT_EQ(g_lines, 2) << "that they are copied, and that they are not any more";
 }
 
-TEST_F(RefusedRegions, AreAskedForLessAndLessOften) {
-  tick_until(32 * kSecond);
-  EXPECT_EQ(asked_again(), 5u) << "after 1, 3, 7, 15 and 31 s";
-  tick_until(122 * kSecond);
-  EXPECT_EQ(asked_again(), 8u) << "every 30 s";
+// An upgrade that refused one would hold the next request, and the communicator with it.
+TEST_F(RefusedRegions, AreAskedForHalfAMinuteAfterTheLastRefusal) {
+  tick_until(29 * kSecond);
+  EXPECT_EQ(asked_again(), 0u);
+  taken_.push_back(cache_.take(here().context(), memory_.data(), memory_.size() / 4));
+  EXPECT_EQ(asked_again(), 1u);
+  tick_until(58 * kSecond);
+  EXPECT_EQ(asked_again(), 1u);
+  tick_until(150 * kSecond);
+  EXPECT_EQ(asked_again(), 5u) << "after 59, 89, 119 and 149 s";
   EXPECT_EQ(g_lines, 1);
 }
 
