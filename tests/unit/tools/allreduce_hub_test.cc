@@ -81,6 +81,19 @@ class HubTest : public testing::Test {
   Options options_;
 };
 
+// Such a number ended the wait for the others.
+TEST_F(HubTest, AJoinWithMoreRanksThanAJobMayHaveIsRefused) {
+  std::thread others([this] {
+    const UniqueFd first = connect_tcp(options_.listen, std::chrono::seconds(60), is_interrupted);
+    const std::vector<std::string> hosts{"host"};
+    send_frame(first.get(), {FrameType::kJoin, 0, {{"local_ranks", 65'536}, {"hosts", hosts}}});
+    EXPECT_FALSE(FrameReader().read_some(first.get())) << "the hub closes it";
+    join([](int) {}).join();
+  });
+  EXPECT_EQ(Hub(options_, Machine{}).hosts_by_rank().size(), 2u);
+  others.join();
+}
+
 // Another machine's launcher ended the command with status 0 and wrote to its terminal.
 TEST_F(HubTest, AJoinedLauncherDoesNotDecideTheStatus) {
   for (const int exit_code : {0, -1, 256, 300}) {

@@ -66,6 +66,24 @@ TEST_F(WireTest, AStrangerIsRecognised) {
   EXPECT_THROW(reader_.next(), Failure);
 }
 
+// Some of them begin values within values, for each of which a parser may call itself. Anybody may
+// send them to --listen.
+TEST_F(WireTest, AFrameOfOneByteRepeatedIsRefused) {
+  constexpr uint32_t kBytes = 200'000;
+  const std::array<uint32_t, 3> header{kBytes, 0x4c41, 0};  // bytes, magic, rank
+  for (int byte = 0; byte < 256; ++byte) {
+    std::string frame(reinterpret_cast<const char*>(header.data()), sizeof header);
+    frame.append(kBytes, static_cast<char>(byte));
+    reader_ = FrameReader();
+    for (size_t at = 0; at < frame.size(); at += 32'768) {
+      const std::string piece = frame.substr(at, 32'768);
+      ASSERT_EQ(::write(pair_[0], piece.data(), piece.size()), static_cast<ssize_t>(piece.size()));
+      ASSERT_TRUE(reader_.read_some(pair_[1]));
+    }
+    EXPECT_THROW(reader_.next(), Failure) << "0x" << std::hex << byte;
+  }
+}
+
 TEST_F(WireTest, TheEndIsSeenByBothSides) {
   close_sender();
   EXPECT_FALSE(reader_.read_some(pair_[1]));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <iostream>
+#include <limits>
 
 #include "tools/lyre/allreduce/failure.h"
 #include "tools/lyre/allreduce/job_json.h"
@@ -133,7 +134,9 @@ bool Hub::accept_join(Joined* candidate) {
     if (!frame || frame->type != FrameType::kJoin) return false;
     candidate->local_ranks = frame->payload.at("local_ranks").get<int>();
     candidate->hosts = frame->payload.at("hosts").get<std::vector<std::string>>();
-    return candidate->local_ranks > 0 && !candidate->hosts.empty();
+    constexpr int kRanksMax = std::numeric_limits<decltype(Frame::rank)>::max();
+    return candidate->local_ranks > 0 && candidate->local_ranks <= kRanksMax &&
+           !candidate->hosts.empty();
   } catch (const std::exception&) {
     return false;
   }
