@@ -62,8 +62,8 @@ class CaptureProducer {
   void append(std::span<const uint8_t> bytes) {
     const uint64_t offset = tail_ % kCaptureRingBytes;
     const size_t to_end = std::min<uint64_t>(bytes.size(), kCaptureRingBytes - offset);
-    std::memcpy(ring_->bytes + offset, bytes.data(), to_end);
-    std::memcpy(ring_->bytes, bytes.data() + to_end, bytes.size() - to_end);
+    std::copy_n(bytes.data(), to_end, ring_->bytes + offset);
+    std::copy_n(bytes.data() + to_end, bytes.size() - to_end, ring_->bytes);
     tail_ += bytes.size();
   }
   /// The packet that was begun is whole.
@@ -155,8 +155,8 @@ class CaptureConsumer {
   void copy(uint64_t position, std::span<uint8_t> out) const {
     const uint64_t offset = position % kCaptureRingBytes;
     const size_t to_end = std::min<uint64_t>(out.size(), kCaptureRingBytes - offset);
-    std::memcpy(out.data(), ring_->bytes + offset, to_end);
-    std::memcpy(out.data() + to_end, ring_->bytes, out.size() - to_end);
+    std::copy_n(ring_->bytes + offset, to_end, out.data());
+    std::copy_n(ring_->bytes, out.size() - to_end, out.data() + to_end);
   }
 
   CaptureRing* ring_;
