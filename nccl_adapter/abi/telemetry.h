@@ -107,9 +107,9 @@ struct TelemetryHeader {
   char host[64];
   char program[32];
   char socket[108];
-  std::atomic<uint64_t> foreign;  ///< foreign connections to the plugin's port
-  char last_foreign[64];          ///< may be read while it changes
-  char verbs[200];                ///< RDMA ports and why they cannot be used, at init; empty: none
+  std::atomic<uint64_t> foreign;          ///< foreign connections to the plugin's port
+  char last_foreign[64];                  ///< may be read while it changes
+  char verbs[200];                        ///< RDMA ports and why not, when it attached; empty: none
   std::atomic<uint32_t> comms_not_shown;  ///< for which there is no slot
 };
 

@@ -192,7 +192,7 @@ void QueuePairs::note_none(Place& place, const std::string& why) {
   log_info("there is no queue pair %u: %s", place.lane.index, why.c_str());
 }
 
-// That this host has no RDMA device was said by init.
+// That this host has no RDMA device was said when the instance attached.
 void QueuePairs::note_no_place(Place& place, const VerbsDevices& verbs) {
   note_failure(place);
   const std::string why = why_no_place(&verbs);

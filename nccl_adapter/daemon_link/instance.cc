@@ -82,7 +82,7 @@ Instance::Instance(const Settings& settings, uint64_t communicator)
       telemetry_(settings.telemetry_directory, host_, socket_path_text(settings), random_),
       receivers_(this, this),
       connecting_(random_) {
-  std::string why;  // which is said by init (plugin/)
+  std::string why;  // which plugin/ says when it opens an instance
   const VerbsApi* api = settings.verbs == VerbsUse::kOff ? nullptr : load_verbs(&why);
   if (api == nullptr) return;
   devices_ = std::make_unique<VerbsDevices>(*api, settings);

@@ -49,7 +49,7 @@ void log_changed(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) log_info("%s", line.c_str());
 }
 
-/// At each init: a port may be up, or down, since the one before. It opens the devices, as a
+/// At each attachment: a port may be up, or down, since the one before. It opens the devices, as a
 /// communicator that uses them does once more.
 VerbsReport find_verbs(const Settings& settings) {
   std::string why = "LYRE_VERBS=off";

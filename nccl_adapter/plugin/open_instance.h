@@ -7,7 +7,7 @@
 #include "nccl_adapter/daemon_link/instance.h"
 #include "nccl_adapter/settings.h"
 
-/// How an init comes to its instance.
+/// How an init, or the first use of a communicator, comes to its instance.
 /// Thread: any.
 namespace lyre::nccl_adapter {
 

@@ -37,7 +37,7 @@ struct CommsOfProcess {
   std::string socket;
   uint64_t foreign = 0;      ///< foreign connections that were refused
   std::string last_foreign;  ///< address of the last one
-  std::string verbs;         ///< RDMA ports and why init found no use for them; empty: none
+  std::string verbs;         ///< RDMA ports and why not, when it attached; empty: none
   uint32_t not_shown = 0;    ///< comms for which the file has no room
   /// Of a process that lives and has written nothing for some seconds: it is stopped. Else 0.
   int64_t silent_ns = 0;
