@@ -19,13 +19,9 @@
 namespace lyre::test {
 namespace {
 
-class Attach : public ::testing::TestWithParam<int> {
- protected:
-  void SetUp() override { daemons(); }
-};
+class Attach : public EachAbi {};
 
-INSTANTIATE_TEST_SUITE_P(Abi, Attach, ::testing::Values(8, 9, 10, 11, 12),
-                         [](const auto& instance) { return "v" + std::to_string(instance.param); });
+INSTANTIATE_TEST_SUITE_P(Abi, Attach, all_abis(), name_of_abi);
 
 // A communicator attaches to its daemon when it makes a connection.
 Result listen_once(NetPlugin& plugin) {
@@ -197,6 +193,11 @@ TEST_P(Attach, ALaterCommunicatorWaitsForAContext) {
   }});
 }
 
+void expect_ended_with(const RankEnd& end, const std::string& line) {
+  EXPECT_EQ(end.exit_status, 1);
+  EXPECT_NE(end.stderr_text.find(line), std::string::npos) << end.stderr_text;
+}
+
 TEST_P(Attach, RequiredDaemonThatIsMissingEndsTheProcess) {
   const std::vector<RankEnd> ends = run_ranks({[](Rank&) {
     ::setenv("LYRE_SOCKET", "/nonexistent/lyred.sock", 1);
@@ -206,11 +207,8 @@ TEST_P(Attach, RequiredDaemonThatIsMissingEndsTheProcess) {
     (void)plugin->init(kCommId);
     ::_exit(77);  // not reached
   }});
-  EXPECT_EQ(ends[0].exit_status, 1);
-  EXPECT_NE(ends[0].stderr_text.find("LYRE_REQUIRED is set and no usable Lyre daemon at "
-                                     "/nonexistent/lyred.sock"),
-            std::string::npos)
-      << ends[0].stderr_text;
+  expect_ended_with(ends[0],
+                    "LYRE_REQUIRED is set and no usable Lyre daemon at /nonexistent/lyred.sock");
 }
 
 TEST_P(Attach, WrongSettingIsNamed) {
@@ -243,10 +241,7 @@ TEST_P(Attach, WrongSettingEndsTheProcessThatRequiresADaemon) {
     (void)plugin->init(kCommId);
     ::_exit(77);  // not reached
   }});
-  EXPECT_EQ(ends[0].exit_status, 1);
-  EXPECT_NE(ends[0].stderr_text.find("LYRE_REQUIRED is set and a setting is wrong"),
-            std::string::npos)
-      << ends[0].stderr_text;
+  expect_ended_with(ends[0], "LYRE_REQUIRED is set and a setting is wrong");
 }
 
 }  // namespace

@@ -47,9 +47,8 @@ bool is_mapped_by(pid_t process, const std::string& file) {
   return false;
 }
 
-class Contract : public ::testing::TestWithParam<int> {
+class Contract : public EachAbi {
  protected:
-  void SetUp() override { daemons(); }
   /// Runs `body` on both ranks over a link of this ABI version.
   static void on_link(const std::function<void(Rank&, Link&)>& body, int seconds = 60) {
     const RankBody rank = [&](Rank& self) {
@@ -62,8 +61,7 @@ class Contract : public ::testing::TestWithParam<int> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Abi, Contract, ::testing::Values(8, 9, 10, 11, 12),
-                         [](const auto& instance) { return "v" + std::to_string(instance.param); });
+INSTANTIATE_TEST_SUITE_P(Abi, Contract, all_abis(), name_of_abi);
 
 TEST_P(Contract, PropertiesDescribeEveryPort) {
   expect_ranks({[](Rank& rank) {

@@ -17,13 +17,9 @@
 namespace lyre::test {
 namespace {
 
-class Lifecycle : public ::testing::TestWithParam<int> {
- protected:
-  void SetUp() override { daemons(); }
-};
+class Lifecycle : public EachAbi {};
 
-INSTANTIATE_TEST_SUITE_P(Abi, Lifecycle, ::testing::Values(8, 9, 10, 11, 12),
-                         [](const auto& instance) { return "v" + std::to_string(instance.param); });
+INSTANTIATE_TEST_SUITE_P(Abi, Lifecycle, all_abis(), name_of_abi);
 
 void send_one_word(Rank& rank, Link& link) {
   uint32_t word = rank.index() == 0 ? 0xfeedu : 0;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -92,6 +94,16 @@ inline bool has_finalize(int abi) { return abi >= 11; }
 inline constexpr const char* kOneContext = "does not apply: all communicators share one context";
 
 size_t count_entries(const char* folder);
+
+/// Tests of each version of the ABI, with two daemons.
+class EachAbi : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { daemons(); }
+};
+inline auto all_abis() { return ::testing::Values(8, 9, 10, 11, 12); }
+inline std::string name_of_abi(const ::testing::TestParamInfo<int>& instance) {
+  return "v" + std::to_string(instance.param);
+}
 
 /// Bytes that depend on `seed` and on their position.
 std::vector<uint8_t> pattern(uint64_t seed, size_t bytes);

@@ -387,15 +387,22 @@ TEST(Sessions, OfAnIdleWorkerHaveTheTimesOfTheLook) {
   EXPECT_NE(std::string::npos, text.find("    waits for window probe due (2 backoffs)")) << text;
 }
 
+/// The look at a session whose worker was idle for 5 s. `view` is its row 0.9 s later, after 125
+/// MB.
+Snapshot look_while_idle(FakeSegment& segment, channel::SessionView& view) {
+  view.updated_unix_ns = FakeSegment::kNowNs - 5'000'000'000;
+  segment.row(1, 2).write(&view);
+  Snapshot earlier = look(segment);
+  view.bytes_sent += 125'000'000;
+  view.updated_unix_ns = FakeSegment::kNowNs + 900'000'000;
+  return earlier;
+}
+
 // The rate was the mean since the row of before, so that of a session that began to send was small.
 TEST(Sessions, OfAnIdleWorkerHaveRatesSinceTheEarlierLook) {
   FakeSegment segment;
   channel::SessionView view = FakeSegment::connection();
-  view.updated_unix_ns = FakeSegment::kNowNs - 5'000'000'000;
-  segment.row(1, 2).write(&view);
-  const Snapshot earlier = look(segment);
-  view.bytes_sent += 125'000'000;
-  view.updated_unix_ns = FakeSegment::kNowNs + 900'000'000;
+  const Snapshot earlier = look_while_idle(segment, view);
   EXPECT_NEAR(rates_of(view, FakeSegment::kNowNs + 1'000'000'000, &earlier).sent_bits_per_s, 1e9,
               1e8);
   // A clock that makes no sense does not divide by nothing.
@@ -407,11 +414,7 @@ TEST(Sessions, OfAnIdleWorkerHaveRatesSinceTheEarlierLook) {
 TEST(Sessions, OfAWorkerThatWentIdleHaveRatesUntilTheLaterLook) {
   FakeSegment segment;
   channel::SessionView view = FakeSegment::connection();
-  view.updated_unix_ns = FakeSegment::kNowNs - 5'000'000'000;
-  segment.row(1, 2).write(&view);
-  const Snapshot earlier = look(segment);
-  view.bytes_sent += 125'000'000;
-  view.updated_unix_ns = FakeSegment::kNowNs + 900'000'000;
+  const Snapshot earlier = look_while_idle(segment, view);
   const int64_t taken_ns = FakeSegment::kNowNs + 10'000'000'000;
   EXPECT_DOUBLE_EQ(1e8, rates_of(view, taken_ns, &earlier).sent_bits_per_s);
   EXPECT_EQ(1e8, session_json(view, taken_ns, &earlier)["sent_bits_per_s"]);

@@ -411,63 +411,60 @@ TEST_F(MappingOrder, AFreePlaceGoesToTheUserThatHasFewest) {
   EXPECT_EQ(helper_.take(), std::vector<uint64_t>{3});
 }
 
-// The helper may have many requests that it does not end, and a user must not fill it with them.
-TEST(MappingPatience, AnOverdueRequestFailsOnceAndKeepsItsPlace) {
-  boost::asio::io_context io;
-  const OwnedFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  FakeMappingHelper helper;
-  MappingOpener opener(io, helper.process(), millis(1));
-  std::vector<uint64_t> failed;
-  const auto ask = [&](uint64_t begin) {
-    opener.open(socket.get(), 100, {begin, 0}, [&failed, begin](const Result<OwnedFd>& opened) {
+/// A helper that has a millisecond for each request, all of which fail.
+class MappingPatience : public testing::Test {
+ protected:
+  void ask(uint64_t user, uint64_t begin) {
+    opener_.open(socket_.get(), user, {begin, 0}, [this, begin](const Result<OwnedFd>& opened) {
       EXPECT_EQ(opened.error().code, ETIMEDOUT);
-      failed.push_back(begin);
+      failed_.push_back(begin);
     });
-  };
-  for (const uint64_t begin : {1, 2}) ask(begin);
-  while (failed.size() < 2) io.run_one();
-  EXPECT_EQ(helper.take(), (std::vector<uint64_t>{1, 2}));
-  helper.answer(1);
-  io.poll();
-  ask(3);
-  while (failed.size() < 3) io.run_one();
-  EXPECT_EQ(helper.take(), std::vector<uint64_t>{3});
-  EXPECT_EQ(failed, (std::vector<uint64_t>{1, 2, 3}));
+  }
+  void expect_failures(size_t count) {
+    const test::Deadline deadline;
+    while (failed_.size() < count && !deadline.is_over()) {
+      io_.restart();
+      io_.run_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_EQ(failed_.size(), count);
+  }
+
+  boost::asio::io_context io_;
+  OwnedFd socket_{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+  FakeMappingHelper helper_;
+  MappingOpener opener_{io_, helper_.process(), millis(1)};
+  std::vector<uint64_t> failed_;
+};
+
+// The helper may have many requests that it does not end, and a user must not fill it with them.
+TEST_F(MappingPatience, AnOverdueRequestFailsOnceAndKeepsItsPlace) {
+  for (const uint64_t begin : {1, 2}) ask(100, begin);
+  expect_failures(2);
+  EXPECT_EQ(helper_.take(), (std::vector<uint64_t>{1, 2}));
+  helper_.answer(1);
+  io_.restart();
+  io_.poll();
+  ask(100, 3);
+  expect_failures(3);
+  EXPECT_EQ(helper_.take(), std::vector<uint64_t>{3});
+  EXPECT_EQ(failed_, (std::vector<uint64_t>{1, 2, 3}));
 }
 
 // Its client would wait for ever.
-TEST(MappingPatience, ARequestForWhichNoPlaceBecomesFreeFails) {
-  boost::asio::io_context io;
-  const OwnedFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  FakeMappingHelper helper;
-  MappingOpener opener(io, helper.process(), millis(1));
-  std::vector<int> errors;
-  const auto ask = [&](uint64_t user) {
-    opener.open(socket.get(), user, {1, 0}, [&errors](const Result<OwnedFd>& opened) {
-      errors.push_back(opened.error().code);
-    });
-  };
-  const auto await = [&](size_t count) {
-    const test::Deadline deadline;
-    while (errors.size() < count && !deadline.is_over()) {
-      io.restart();
-      io.run_for(std::chrono::milliseconds(5));
-    }
-    EXPECT_EQ(errors, std::vector<int>(count, ETIMEDOUT));
-  };
-  for (int i = 0; i < 3; ++i) ask(100);
-  await(3);
-  ask(100);
-  await(4);
-  EXPECT_EQ(helper.take().size(), 2u);
+TEST_F(MappingPatience, ARequestForWhichNoPlaceBecomesFreeFails) {
+  for (int i = 0; i < 3; ++i) ask(100, 1);
+  expect_failures(3);
+  ask(100, 1);
+  expect_failures(4);
+  EXPECT_EQ(helper_.take().size(), 2u);
   size_t asked = 4;
   for (uint64_t user = 1; user < kMappingRequestsMax / 2; ++user) {
-    for (int i = 0; i < 2; ++i, ++asked) ask(user);
+    for (int i = 0; i < 2; ++i, ++asked) ask(user, 1);
   }
-  await(asked);
-  EXPECT_EQ(helper.take().size(), kMappingRequestsMax - 2);
-  ask(1000);  // which has none at the helper
-  await(asked + 1);
+  expect_failures(asked);
+  EXPECT_EQ(helper_.take().size(), kMappingRequestsMax - 2);
+  ask(1000, 1);  // which has none at the helper
+  expect_failures(asked + 1);
 }
 
 // A longer reply is taken as far as it is known.

@@ -61,6 +61,14 @@ class InterWorkerPartTest : public ConnectedParts {
                                              .opened_at = state.now}};
   }
   /// A connection moves here that the client may not have, while its ring has no room.
+  void expect_told_of_refusal() {
+    const auto told = next_completion();
+    ASSERT_TRUE(told.has_value());
+    EXPECT_EQ(told->event, channel::Event::kConnectFailed);
+    EXPECT_EQ(told->status, channel::EndStatus::kNoResources);
+    EXPECT_EQ(told->body.opened.cookie, 77u);
+    EXPECT_EQ(told->body.opened.local_port, moving_tuple().local.port);
+  }
   void refuse_with_full_ring() {
     const DomainRules rules{.sessions_max = 1};  // the connection of the fixture
     announcements.announce_all();
@@ -179,12 +187,7 @@ TEST_F(InterWorkerPartTest, AFailureIsToldWhenTheClientsRingHasRoom) {
   EXPECT_TRUE(state.notifier.has_untold());
   read_all();
   announcements.announce_all();
-  const auto told = next_completion();
-  ASSERT_TRUE(told.has_value());
-  EXPECT_EQ(told->event, channel::Event::kConnectFailed);
-  EXPECT_EQ(told->status, channel::EndStatus::kNoResources);
-  EXPECT_EQ(told->body.opened.cookie, 77u);
-  EXPECT_EQ(told->body.opened.local_port, moving_tuple().local.port);
+  expect_told_of_refusal();
   EXPECT_FALSE(next_completion().has_value());
 }
 
@@ -217,12 +220,7 @@ TEST_F(InterWorkerPartTest, ASuccessorTellsOfAFailure) {
   ASSERT_TRUE(successor.take_over(state.contexts[kContext].attached, records));
   read_all();
   successor.announce();
-  const auto told = next_completion();
-  ASSERT_TRUE(told.has_value());
-  EXPECT_EQ(told->event, channel::Event::kConnectFailed);
-  EXPECT_EQ(told->status, channel::EndStatus::kNoResources);
-  EXPECT_EQ(told->body.opened.cookie, 77u);
-  EXPECT_EQ(told->body.opened.local_port, moving_tuple().local.port);
+  expect_told_of_refusal();
 }
 
 TEST_F(InterWorkerPartTest, AConnectionThatMovedHereBelongsToItsClient) {
