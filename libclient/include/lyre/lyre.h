@@ -268,7 +268,9 @@ LYRE_API lyre_context* lyre_session_context(const lyre_session* session);
  * be fewer, or LYRE_E_AGAIN when it took none. After either, and after LYRE_E_AGAIN of the other
  * sends, LYRE_EVENT_SENT or LYRE_EVENT_WRITABLE of the session tells when to try again. A session
  * that has bytes in the arena gets more of it only while it has fewer than are free, without an
- * eighth of the arena: peers that do not read leave room for other sessions. Borrows `data`. */
+ * eighth of the arena: peers that do not read leave room for other sessions. Borrows `data`.
+ * Fails: LYRE_E_INVALID, LYRE_E_AGAIN, LYRE_E_NOTCONNECTED, what ended the session
+ * (lyre_session_error()), LYRE_E_DAEMON, LYRE_E_EXPELLED. */
 LYRE_API int64_t lyre_send(lyre_session* session, const void* data, size_t bytes);
 
 /* Zero copy: a block of the arena, filled by the caller, sent without a copy. */
@@ -279,14 +281,16 @@ typedef struct lyre_block {
 /* A block of at least `bytes`: at most 4 MiB, and at most the largest power of two that is
  * not above the arena's size, otherwise LYRE_E_INVALID. LYRE_E_AGAIN when the arena is full: no
  * session has an event for it, so try again after each lyre_poll() that returned 1.
- * Owner: the caller, until lyre_send_block() or lyre_block_free(). */
+ * Owner: the caller, until lyre_send_block() or lyre_block_free().
+ * Fails: LYRE_E_INVALID, LYRE_E_AGAIN, LYRE_E_DAEMON, LYRE_E_EXPELLED. */
 LYRE_API int lyre_block_alloc(lyre_context* context, size_t bytes, lyre_block* out);
 LYRE_API void lyre_block_free(lyre_context* context, const lyre_block* block);
 /* Sends the first `bytes` of the block. The block belongs to the daemon until the peer's TCP has
  * acknowledged every byte or the session has ended. Then the library frees it and, when `tag` is
  * not 0, lyre_next_sent() reports the tag. LYRE_E_AGAIN: the session (256) or the context (16384)
  * has too many unfinished sends, the session has as many as the context has left without an
- * eighth, or the submission ring is full. After any failure the block stays the caller's. */
+ * eighth, or the submission ring is full. After any failure the block stays the caller's.
+ * Fails: as lyre_send(). */
 LYRE_API int lyre_send_block(lyre_session* session, const lyre_block* block, size_t bytes,
                              uint64_t tag);
 
@@ -331,7 +335,8 @@ LYRE_API int lyre_deregister(lyre_region* region);
  * acknowledged them or the session has ended: lyre_next_sent() reports the tag. After lyre_close()
  * and lyre_abort() only lyre_drain() and lyre_deregister() tell. LYRE_E_AGAIN as for
  * lyre_send_block(). Where each send is copied, also as for lyre_send(), and LYRE_E_INVALID for
- * more bytes than lyre_block_alloc() allows. */
+ * more bytes than lyre_block_alloc() allows.
+ * Fails: as lyre_send(). */
 LYRE_API int lyre_send_region(lyre_session* session, lyre_region* region, const void* data,
                               size_t bytes, uint64_t tag);
 

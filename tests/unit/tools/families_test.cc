@@ -142,37 +142,33 @@ TEST_F(FamiliesTest, AStepOfTheClockIsNoColdStart) {
   }
 }
 
-TEST(CommFamilies, CountDirectoriesThatCannotBeRead) {
-  CommsSnapshot comms;
-  comms.directories_not_read = {"/dev/shm/lyre: Permission denied"};
+std::optional<double> gauge_of(const CommsSnapshot& comms, const std::string& name) {
   for (const prometheus::MetricFamily& family : metrics_of(comms, CommGroups())) {
-    if (family.name != "lyre_telemetry_directories_not_read") continue;
-    EXPECT_EQ(family.metric.at(0).gauge.value, 1.0);
-    return;
+    if (family.name == name) return family.metric.at(0).gauge.value;
   }
-  FAIL() << "no such family";
+  return std::nullopt;
+}
+
+TEST(CommFamilies, CountDirectoriesThatCannotBeRead) {
+  const CommsSnapshot comms{.directories_not_read = {"/dev/shm/lyre: Permission denied"}};
+  EXPECT_EQ(gauge_of(comms, "lyre_telemetry_directories_not_read"), 1.0);
 }
 
 TEST(CommFamilies, CountFilesOfReleasesThatCannotBeRead) {
-  CommsSnapshot comms;
-  comms.files_of_other_releases = 2;
-  for (const prometheus::MetricFamily& family : metrics_of(comms, CommGroups())) {
-    if (family.name != "lyre_telemetry_files_of_other_releases") continue;
-    EXPECT_EQ(family.metric.at(0).gauge.value, 2.0);
-    return;
-  }
-  FAIL() << "no such family";
+  const CommsSnapshot comms{.files_of_other_releases = 2};
+  EXPECT_EQ(gauge_of(comms, "lyre_telemetry_files_of_other_releases"), 2.0);
 }
 
 TEST(CommFamilies, CountFilesThatTheServerMayNotRead) {
+  const CommsSnapshot comms{.files_not_read = 2};
+  EXPECT_EQ(gauge_of(comms, "lyre_telemetry_files_not_read"), 2.0);
+}
+
+TEST(CommFamilies, CountCommsForWhichTheirFilesHaveNoRoom) {
   CommsSnapshot comms;
-  comms.files_not_read = 2;
-  for (const prometheus::MetricFamily& family : metrics_of(comms, CommGroups())) {
-    if (family.name != "lyre_telemetry_files_not_read") continue;
-    EXPECT_EQ(family.metric.at(0).gauge.value, 2.0);
-    return;
-  }
-  FAIL() << "no such family";
+  comms.processes.push_back({.not_shown = 2});
+  comms.processes.push_back({.not_shown = 3});
+  EXPECT_EQ(gauge_of(comms, "lyre_telemetry_comms_not_shown"), 5.0);
 }
 
 // 16 000 comms made 192 000 series.
@@ -192,7 +188,7 @@ TEST(CommFamilies, HaveSeriesOfEachCommWhereTheyAreWantedOnly) {
     EXPECT_EQ(family.metric[0].label[1].value, "train");
     EXPECT_EQ(family.metric[0].label[2].value, "receive");
   }
-  EXPECT_EQ(series, 4u + 12u);
+  EXPECT_EQ(series, 5u + 12u);
   const auto each = metrics_of_each(comms);
   ASSERT_EQ(each.size(), 12u);
   for (const prometheus::MetricFamily& family : each) {

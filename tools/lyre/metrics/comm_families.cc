@@ -86,6 +86,12 @@ void add_comm(FamilyList& out, const CommsSnapshot& comms, const CommsOfProcess&
   out.gauge("lyre_comm_failed", "1 after it gave up", labels, view.has_failed != 0 ? 1 : 0);
 }
 
+double comms_not_shown(const CommsSnapshot& comms) {
+  double total = 0;
+  for (const CommsOfProcess& process : comms.processes) total += process.not_shown;
+  return total;
+}
+
 }  // namespace
 
 std::vector<MetricFamily> metrics_of(const CommsSnapshot& comms, const CommGroups& groups) {
@@ -101,6 +107,9 @@ std::vector<MetricFamily> metrics_of(const CommsSnapshot& comms, const CommGroup
   out.gauge("lyre_telemetry_directories_not_read",
             "Directories with telemetry of NCCL processes that cannot be read", {},
             static_cast<double>(comms.directories_not_read.size()));
+  out.gauge("lyre_telemetry_comms_not_shown",
+            "NCCL's connections over Lyre for which their processes' files have no room", {},
+            comms_not_shown(comms));
   for (const auto& [key, group] : groups.groups()) add_group(out, key, group);
   return out.take();
 }
