@@ -19,7 +19,10 @@ int64_t pause_ns(int64_t first_ns, uint32_t times, int64_t most_ns) {
   return std::min(first_ns << std::min(times, 10u), most_ns);
 }
 
-/// Part of the reason for which a comm fails.
+/// Parts of the reason for which a comm fails.
+constexpr const char* kIsFullHere =
+    "; this host's daemon has no connection left for this process, its user or its domain "
+    "(tcp.connections_max and the limits beside it; `lyre clients`)";
 constexpr const char* kMayBeFull =
     "; other connections reach that host: its daemon may be full (tcp_no_sessions in lyre stats "
     "there)";
@@ -396,7 +399,10 @@ void SendComm::on_dial_failed(Lane& lane, int64_t now_ns) {
   if (lane.dialled_pair != lane.pair % pairs_.size()) return;
   std::string trouble = dial->why() + " (to " + to_string(dial->remote()) + ")";
   if (!lanes_.is_any_up()) {
-    if (is_full) declare_full_here(*environment());
+    if (is_full) {
+      declare_full_here(*environment());
+      trouble += kIsFullHere;
+    }
     // Where only a path is broken, another pair is good.
     const bool is_silent = dial->error() == LYRE_E_TIMEDOUT && lane.failures + 1 >= pairs_.turn();
     if (is_silent && declare_full_there(*environment(), handle_.host)) trouble += kMayBeFull;

@@ -103,6 +103,13 @@ class CommunicatorsOfAProcess : public TwoHosts {
     }
   }
 
+  std::string lines_of_a_failed_connect() {
+    set_logger(nullptr);
+    ::testing::internal::CaptureStderr();
+    EXPECT_FALSE(connect(open(1), 1));
+    return ::testing::internal::GetCapturedStderr();
+  }
+
   std::vector<std::unique_ptr<Communicator>> all_;
   std::unique_ptr<Instance> receives_;
 
@@ -189,6 +196,14 @@ TEST_F(CommunicatorsOfAFullDaemon, DoNotKeepEveryPlace) {
   expect_to_work(communicator);
 }
 
+// The address of the other host in the line made readers look there.
+TEST_F(CommunicatorsOfAFullDaemon, NameItWhereNoneCanMakeRoom) {
+  ASSERT_TRUE(connect(open(1), kRoom));
+  const std::string lines = lines_of_a_failed_connect();
+  EXPECT_NE(lines.find("this host's daemon has no connection left"), std::string::npos) << lines;
+  EXPECT_NE(lines.find("tcp.connections_max"), std::string::npos) << lines;
+}
+
 /// Eight streams, one for each worker, are wanted. There is room for eight streams of some
 /// connections and two of the others.
 class ManyConnections : public CommunicatorsOfAProcess {
@@ -233,20 +248,14 @@ TEST_F(CommunicatorsToAFullDaemon, MakeRoomForANewOne) {
 
 TEST_F(CommunicatorsToAFullDaemon, NameItWhereNoneCanMakeRoom) {
   ASSERT_TRUE(connect(open(1), kRoom));
-  set_logger(nullptr);
-  ::testing::internal::CaptureStderr();
-  EXPECT_FALSE(connect(open(1), 1));
-  const std::string lines = ::testing::internal::GetCapturedStderr();
+  const std::string lines = lines_of_a_failed_connect();
   EXPECT_NE(lines.find("tcp_no_sessions"), std::string::npos) << lines;
 }
 
 // Nothing shows that the host is there at all.
 TEST_F(CommunicatorsToAFullDaemon, DoNotBlameItWhereNobodyReachesTheHost) {
   for (size_t rail = 0; rail < 2; ++rail) network_.wires().set_rail({1, rail}, false);
-  set_logger(nullptr);
-  ::testing::internal::CaptureStderr();
-  EXPECT_FALSE(connect(open(4), 1));
-  const std::string lines = ::testing::internal::GetCapturedStderr();
+  const std::string lines = lines_of_a_failed_connect();
   EXPECT_NE(lines.find("cannot connect to "), std::string::npos);
   EXPECT_EQ(lines.find("tcp_no_sessions"), std::string::npos) << lines;
 }
