@@ -12,6 +12,8 @@ inline constexpr int64_t kNsPerSecond = 1'000'000'000;
 
 /// How often comms are looked at by the clock: redials, pings, streams that stall.
 inline constexpr int64_t kTickNs = 20'000'000;
+/// At so many of them in one call. Each takes up to a microsecond, and NCCL's thread waits.
+inline constexpr size_t kCommsPerLook = 32;
 
 /// Requests of one comm that NCCL may have outstanding.
 inline constexpr size_t kRequestsPerComm = nccl_abi::kRequestsMax;

@@ -308,7 +308,7 @@ Result Instance::progress() {
 Result Instance::progress_in_series() {
   if (daemon_ == Daemon::kDead) {
     clock_.look(monotonic_ns());
-    if (now_ns() - shown_ns_ >= kShowNs) show();  // the comms as failed
+    look_by_clock();  // the comms are shown as failed
     return Result::kSystemError;
   }
   bool has_found = false;
@@ -325,10 +325,7 @@ Result Instance::progress_in_series() {
   // What is due by the clock waits for a call that finds no event. After a pause its code is in no
   // cache, and the event would wait for it.
   busy_calls_ = has_found ? busy_calls_ + 1 : 0;
-  if (busy_calls_ % kBusyCallsMax == 0) {
-    if (is_attached() && now_ns() - ticked_ns_ >= kTickNs) tick();
-    if (now_ns() - shown_ns_ >= kShowNs) show();
-  }
+  if (busy_calls_ % kBusyCallsMax == 0) look_by_clock();
   return daemon_ == Daemon::kDead ? Result::kSystemError : Result::kSuccess;
 }
 
@@ -402,12 +399,21 @@ bool Instance::poll_daemon() {
   return has_found;
 }
 
-void Instance::tick() {
-  const int64_t passed_ns = now_ns() - std::exchange(ticked_ns_, now_ns());
-  for (auto& [number, comm] : comms_) {
-    comm->tick(now_ns());
-    if (!is_attached()) return;
-  }
+// A part of the look in each call: a job of many hosts has a thousand comms in a process.
+void Instance::look_by_clock() {
+  if (!look_.is_due(now_ns(), is_attached())) return;
+  if (look_.shows()) telemetry_.touch(clock_.monotonic_ns());
+  const bool is_over = look_.go_on(comms_, kCommsPerLook, [this](const auto& comm) {
+    if (look_.ticks() && is_attached()) comm->tick(now_ns());
+    nccl_abi::CommSlot* slot = places_.find(comm.get())->second.slot;
+    if (look_.shows() && slot != nullptr) show(comm->facts(), slot);
+  });
+  if (is_over && look_.ticks() && is_attached()) end_tick();
+}
+
+/// What is not of a single comm.
+void Instance::end_tick() {
+  const int64_t passed_ns = look_.note_tick(now_ns());
   const uint64_t shortages = shortage().declared();
   const bool is_short = std::exchange(shortages_, shortages) != shortages;
   for (StreamCount& count : stream_counts_) {
@@ -428,14 +434,6 @@ void Instance::tick() {
 
 Shortage& Instance::shortage() { return nccl_adapter::shortage(); }
 
-void Instance::show() {
-  shown_ns_ = now_ns();
-  telemetry_.touch(clock_.monotonic_ns());
-  for (const auto& [comm, place] : places_) {
-    if (place.slot != nullptr) nccl_adapter::show(comm->facts(), place.slot);
-  }
-}
-
 // Called by the progress thread, for times when NCCL makes no call.
 void Instance::progress_if_idle() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -443,9 +441,11 @@ void Instance::progress_if_idle() {
   if (!lock.owns_lock()) return telemetry_.touch(monotonic_ns());
   if (monotonic_ns() - clock_.monotonic_ns() < kProgressThreadNs / 2) return;
   idle_looks_ = kIdleLooksPerClockRead - 1;  // a poll by the progress thread reads the clock
-  busy_calls_ = kBusyCallsMax - 1;           // and does what is due by it
   try {
-    progress();
+    do {
+      busy_calls_ = kBusyCallsMax - 1;  // and does all that is due by it
+      progress();
+    } while (look_.is_under_way());
   } catch (const std::exception& error) {
     // NCCL's next call has to know: what was under way may never end.
     log_warn("the progress thread cannot go on: %s", error.what());
@@ -483,7 +483,7 @@ void Instance::look_for_daemon() {
   set_daemon(Daemon::kAttached);
   is_detached_ = false;
   clock_.look(monotonic_ns());
-  ticked_ns_ = now_ns();
+  look_.note_tick(now_ns());
   connecting_.note_all_asked(now_ns());
   log_info("the Lyre daemon at %s is back: %zu comms go on", socket_path_text(settings_),
            comms_.size());

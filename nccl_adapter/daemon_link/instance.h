@@ -15,6 +15,7 @@
 #include "nccl_adapter/comm/comm.h"
 #include "nccl_adapter/comm/receivers.h"
 #include "nccl_adapter/daemon_link/attachment.h"
+#include "nccl_adapter/daemon_link/clock_look.h"
 #include "nccl_adapter/daemon_link/connecting.h"
 #include "nccl_adapter/daemon_link/progress_thread.h"
 #include "nccl_adapter/daemon_link/region_cache.h"
@@ -114,8 +115,8 @@ class Instance final : public Environment, private CommOwner {
   bool poll_daemon();
   void detach();
   void look_for_daemon();
-  void tick();
-  void show();
+  void look_by_clock();
+  void end_tick();
   void progress_if_idle();
   void await_last_words(int64_t most_ns);
   void set_daemon(Daemon daemon);
@@ -129,8 +130,7 @@ class Instance final : public Environment, private CommOwner {
   uint32_t busy_calls_ = 0;                    ///< calls in a row that found events
   const Request* round_began_with_ = nullptr;  ///< its first test() without events
   Rest rest_;
-  int64_t ticked_ns_ = 0;
-  int64_t shown_ns_ = 0;
+  ClockLook look_;
   uint64_t shortages_;  ///< for so many of the process's it has made room
   uint64_t random_;
   Telemetry telemetry_;
