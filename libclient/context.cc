@@ -66,6 +66,13 @@ std::vector<lyre_port> ports_of(const AttachReply& reply) {
   return ports;
 }
 
+/// Contexts that follow each other begin at workers far apart (Fibonacci hashing): a job has one
+/// for each of its processes and communicators, and most of them open few connections.
+uint32_t first_worker(uint64_t generation, uint32_t workers) {
+  const auto hash = static_cast<uint32_t>(generation * 0x9e3779b1u);
+  return static_cast<uint32_t>(uint64_t{hash} * workers >> 32);
+}
+
 }  // namespace
 
 int lyre_context::adopt(lyre::client::Attachment&& attachment, int patience_ms) {
@@ -86,6 +93,7 @@ int lyre_context::adopt(lyre::client::Attachment&& attachment, int patience_ms) 
     workers_.emplace_back(&memory_.rings()[i], &memory_.doorbells()[i],
                           std::move(fds[kWorkerDescriptor + i]));
   }
+  next_worker_ = first_worker(reply.generation, count);
   control_ = std::move(attachment.control);
   ports_ = ports_of(reply);
   return waiter_.adopt(std::move(fds[kWakeDescriptor]), control_.fd.get(),

@@ -405,8 +405,9 @@ void Instance::look_by_clock() {
   if (look_.shows()) telemetry_.touch(clock_.monotonic_ns());
   const bool is_over = look_.go_on(comms_, kCommsPerLook, [this](const auto& comm) {
     if (look_.ticks() && is_attached()) comm->tick(now_ns());
+    if (!look_.shows()) return;
     nccl_abi::CommSlot* slot = places_.find(comm.get())->second.slot;
-    if (look_.shows() && slot != nullptr) show(comm->facts(), slot);
+    if (slot != nullptr) show(comm->facts(), slot);
   });
   if (is_over && look_.ticks() && is_attached()) end_tick();
 }

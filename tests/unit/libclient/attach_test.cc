@@ -16,6 +16,7 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -220,6 +221,32 @@ TEST_F(SilentDaemon, IsNoneAfterAnAttach) {
   lyre_context* context = daemon_.attach();
   EXPECT_EQ(SilentDaemons::kPatienceMs, patience_ms());
   lyre_context_close(context);
+}
+
+uint32_t worker_of_first_session(uint64_t generation) {
+  constexpr uint32_t kWorkers = 8;
+  FakeDaemon daemon({.worker_count = kWorkers,
+                     .distort = [&](channel::AttachReply& reply, channel::ContextHeader& header) {
+                       reply.generation = header.generation = generation;
+                     }});
+  lyre_context* context = daemon.attach();
+  const lyre_addr remote = address("10.9.0.2:5000");
+  lyre_session* session = nullptr;
+  EXPECT_EQ(0, lyre_connect(context, nullptr, &remote, &session));
+  uint32_t worker = 0;
+  while (worker < kWorkers && !daemon.try_take(worker)) ++worker;
+  lyre_context_close(context);
+  return worker;
+}
+
+// A job has a process for each GPU, and each one opened its first connections at the same workers.
+TEST(Attach, ContextsThatFollowEachOtherBeginAtDifferentWorkers) {
+  for (const uint64_t first : {uint64_t{1}, uint64_t{1000}, uint64_t{1} << 40}) {
+    std::map<uint32_t, int> sessions;
+    for (uint64_t i = 0; i < 8; ++i) ++sessions[worker_of_first_session(first + i)];
+    EXPECT_GE(sessions.size(), 5u) << first;
+    for (const auto& [worker, count] : sessions) EXPECT_LE(count, 2) << first;
+  }
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 namespace lyre::client {
 namespace {
 
-constexpr uint64_t kGeneration = 77;
+constexpr uint64_t kGeneration = uint64_t{1} << 32;  // its connections begin at worker 0
 
 UniqueFd make_memory(const char* name, uint64_t bytes, Mapping& mapping) {
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC));
