@@ -408,20 +408,23 @@ TEST_F(NotifierTest, AnIndexOutOfRangeExpelsTheClient) {
 // The client was disconnected for a ring that was full.
 TEST_F(NotifierTest, FailedOpensWaitForRoomInTheRing) {
   while (context().completions.room() > 0) context().completions.push({});
-  for (uint64_t cookie = 0; cookie < 3; ++cookie) {
-    EXPECT_TRUE(notifier.try_fail_open(
+  const auto fail = [&](uint64_t cookie) {
+    return notifier.try_fail_open(
         context(),
-        {.cookie = cookie, .tuple = {}, .status = channel::EndStatus::kNoResources, .link = {}}));
-  }
+        {.cookie = cookie, .tuple = {}, .status = channel::EndStatus::kNoResources, .link = {}});
+  };
+  for (uint64_t cookie = 0; cookie < 3; ++cookie) EXPECT_TRUE(fail(cookie));
   EXPECT_EQ(announce(), 0u);
   EXPECT_TRUE(notifier.has_untold());
   EXPECT_EQ(told().size(), channel::kCompletionEntries);
-  EXPECT_EQ(announce(), 3u);
+  EXPECT_TRUE(fail(3));
+  EXPECT_EQ(notifier.failed_open_count(), 4u) << "behind the earlier ones";
+  EXPECT_EQ(announce(), 4u);
   EXPECT_FALSE(notifier.has_untold());
   EXPECT_EQ(notifier.failed_open_count(), 0u);
   const auto entries = told();
-  ASSERT_EQ(entries.size(), 3u);
-  for (uint64_t cookie = 0; cookie < 3; ++cookie) {
+  ASSERT_EQ(entries.size(), 4u);
+  for (uint64_t cookie = 0; cookie < 4; ++cookie) {
     EXPECT_EQ(entries[cookie].event, Event::kConnectFailed);
     EXPECT_EQ(entries[cookie].status, channel::EndStatus::kNoResources);
     EXPECT_EQ(entries[cookie].body.opened.cookie, cookie);
