@@ -10,6 +10,7 @@ namespace lyre::tools {
 namespace {
 
 using lyre::allreduce::kAllReduce;
+using lyre::allreduce::kRanksMax;
 using lyre::allreduce::kSendRecv;
 using lyre::allreduce::Options;
 
@@ -22,7 +23,8 @@ void apply_quick(Options* options, bool has_models, bool has_iterations) {
 }
 
 void add_placement_options(CLI::App& command, Options& options) {
-  command.add_option("--ranks", options.ranks, "number of ranks")->check(count_between(2, 8));
+  command.add_option("--ranks", options.ranks, "number of ranks")
+      ->check(count_between(2, kRanksMax));
   command
       .add_option(
           "--host", options.hosts,
@@ -39,7 +41,7 @@ void add_placement_options(CLI::App& command, Options& options) {
       .add_option("--join", options.join, "ADDR:PORT: run ranks for the command that listens there")
       ->excludes("--listen");
   command.add_option("--local-ranks", options.local_ranks, "ranks on this machine")
-      ->check(count_between(1, 8));
+      ->check(count_between(1, kRanksMax));
   command.add_flag("--setsid", options.own_sessions,
                    "start each rank of this machine in a session of its own, as a service has; "
                    "Linux's scheduler takes it for a group (autogroup)");

@@ -86,7 +86,8 @@ TEST_F(HubTest, AJoinWithMoreRanksThanAJobMayHaveIsRefused) {
   std::thread others([this] {
     const UniqueFd first = connect_tcp(options_.listen, std::chrono::seconds(60), is_interrupted);
     const std::vector<std::string> hosts{"host"};
-    send_frame(first.get(), {FrameType::kJoin, 0, {{"local_ranks", 65'536}, {"hosts", hosts}}});
+    send_frame(first.get(),
+               {FrameType::kJoin, 0, {{"local_ranks", kRanksMax + 1}, {"hosts", hosts}}});
     EXPECT_FALSE(FrameReader().read_some(first.get())) << "the hub closes it";
     join([](int) {}).join();
   });

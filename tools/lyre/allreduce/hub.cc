@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <iostream>
-#include <limits>
 
 #include "tools/lyre/allreduce/failure.h"
 #include "tools/lyre/allreduce/job_json.h"
@@ -134,7 +133,6 @@ bool Hub::accept_join(Joined* candidate) {
     if (!frame || frame->type != FrameType::kJoin) return false;
     candidate->local_ranks = frame->payload.at("local_ranks").get<int>();
     candidate->hosts = frame->payload.at("hosts").get<std::vector<std::string>>();
-    constexpr int kRanksMax = std::numeric_limits<decltype(Frame::rank)>::max();
     return candidate->local_ranks > 0 && candidate->local_ranks <= kRanksMax &&
            !candidate->hosts.empty();
   } catch (const std::exception&) {

@@ -8,6 +8,9 @@
 
 namespace lyre::allreduce {
 
+/// Of a job.
+inline constexpr int kRanksMax = 8;
+
 /// A host of this machine's launcher, to which ranks are assigned.
 struct Host {
   std::string name;
