@@ -10,6 +10,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/errno_error.h"
+#include "daemon/host/kernel_queues.h"
 #include "daemon/host/worker_placement.h"
 #include "daemon/upgrade/port_handover.h"
 
@@ -169,6 +170,7 @@ void Launcher::run() {
   parts_->ports().log();
   spdlog::info("{} worker(s), {} pages, listening on {}", parts_->threads().count(),
                parts_->has_hugepages() ? "huge" : "ordinary", config_.socket_path);
+  for (const std::string& line : kernel_queues(config_)) spdlog::warn("{}", line);
   for (const DomainConfig& domain : config_.domains) {
     if (config_.has_domains) spdlog::info("domain '{}': {}", domain.name, domain.socket_path);
   }

@@ -97,7 +97,6 @@ int check_ahead(Config& config) {
 /// its connections are reset or hear nothing.
 void warn_of_machine(const Config& config) {
   for (const std::string& line : probe_machine(config, {})) spdlog::warn("{}", line);
-  for (const std::string& line : kernel_queues(config)) spdlog::warn("{}", line);
 }
 
 /// All that is wrong with the configuration on this machine, as exit status: whether another start

@@ -29,6 +29,7 @@ std::string remedy(const std::string& interface, const machine::ReceiveQueues& q
                    const std::vector<uint32_t>& own) {
   return std::string(own.front() > 0 ? "no start_queue= in its device, and " : "") + "ethtool -L " +
          interface + (queues.combined > 0 ? " combined " : " rx ") + std::to_string(own.size()) +
+         (queues.combined > 0 && queues.receive_only > 0 ? " rx 0" : "") +
          ", or flow rules that steer the port's packets (ethtool -N)";
 }
 

@@ -36,6 +36,8 @@ TEST(KernelQueues, ThoseBesideAPortOnAfXdpAreNamed) {
                                     "0-1: ethtool -L eth0 combined 2,")));
   EXPECT_THAT(lines_of("net_af_xdp0,iface=eth0", 1, {.receive_only = 2}),
               ElementsAre(HasSubstr(": ethtool -L eth0 rx 1,")));
+  EXPECT_THAT(lines_of("net_af_xdp0,iface=eth0", 1, {.combined = 2, .receive_only = 2}),
+              ElementsAre(HasSubstr(": ethtool -L eth0 combined 1 rx 0,")));
 }
 
 TEST(KernelQueues, ThoseBelowTheFirstOneStayTheKernels) {
