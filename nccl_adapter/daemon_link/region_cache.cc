@@ -1,7 +1,5 @@
 #include "nccl_adapter/daemon_link/region_cache.h"
 
-#include <algorithm>
-
 #include "nccl_adapter/observe/log.h"
 
 namespace lyre::nccl_adapter {

@@ -91,8 +91,8 @@ bool was_connected(const session::Session& ended) {
   return ended.is_passive || ended.was_announced || ended.must_announce_open;
 }
 
-/// The counter of connections that ended so. nullptr: a reset, which tcp_resets_in counts, or no
-/// end of a connection.
+/// The counter of connections that ended so. nullptr: a reset, which SessionLifecycle::end()
+/// counts, or no end of a connection.
 channel::StatCounter* counter_of(channel::WorkerStats& stats, channel::EndStatus status) {
   switch (status) {
     case channel::EndStatus::kTimedOut:

@@ -60,7 +60,6 @@ class InterWorkerPartTest : public ConnectedParts {
                                              .cookie = 77,
                                              .opened_at = state.now}};
   }
-  /// A connection moves here that the client may not have, while its ring has no room.
   void expect_told_of_refusal() {
     const auto told = next_completion();
     ASSERT_TRUE(told.has_value());
@@ -69,6 +68,7 @@ class InterWorkerPartTest : public ConnectedParts {
     EXPECT_EQ(told->body.opened.cookie, 77u);
     EXPECT_EQ(told->body.opened.local_port, moving_tuple().local.port);
   }
+  /// A connection moves here that the client may not have, while its ring has no room.
   void refuse_with_full_ring() {
     const DomainRules rules{.sessions_max = 1};  // the connection of the fixture
     announcements.announce_all();
