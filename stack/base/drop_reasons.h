@@ -38,7 +38,6 @@
   X(kTcpBacklogFull, "tcp_backlog_full", "the listener's backlog is full")                  \
   X(kTcpNoSessions, "tcp_no_sessions", "SYN dropped: the worker has no free session")       \
   X(kRedirectFull, "redirect_full", "no room in the ring of its worker")                    \
-  X(kSuperPacketAway, "super_packet_away", "super-packet of another worker's connection")   \
   X(kTcpOutOfWindow, "tcp_out_of_window", "segment lies outside the receive window")        \
   X(kTcpPaws, "tcp_paws", "timestamp is older than the newest seen (PAWS)")                 \
   X(kTcpBadAck, "tcp_bad_ack", "acknowledges bytes that were never sent, or none at all")   \

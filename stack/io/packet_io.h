@@ -39,7 +39,7 @@ class PacketMemory {
   /// packets and will not do so again: the worker's thread cannot use them.
   virtual void return_cached() = 0;
 
-  /// The received packet that lies in `slot`. REQUIRES: slot < rx_slot_count().
+  /// The received packet that lies in `slot`. Thread: any. REQUIRES: slot < rx_slot_count().
   virtual PacketBuf* rx_packet(uint32_t slot) = 0;
   virtual uint32_t rx_slot_count() const = 0;
   /// Approximate number of free receive buffers. Buffers in the ports' rings are not free.

@@ -12,18 +12,47 @@ namespace lyre::worker {
 void InterWorker::on_redirected_packet(uint32_t conn, const WorkerMessage& message) {
   state_.stats.worker->redirected_in.add(1);
   if (may_migrate(conn, message)) return migrate(conn, message);
-  io::PacketBuf* copy = copy_redirected(*message.packet);
+  io::PacketBuf* copy = copy_redirected(message);
   state_.router.release_at_receiver(message);
   // No second redirection: the connection is here, or ends with this packet.
   if (copy != nullptr) parts_.input.on_packet(copy, ip::Origin::kWire, Redirect::kNo);
 }
 
-/// The packet lies in another worker's memory, where neither the engine nor clients may name it.
-io::PacketBuf* InterWorker::copy_redirected(const io::PacketBuf& original) {
+/// The packet lies in another worker's memory, where neither the engine nor clients may name it. A
+/// super-packet is copied slot by slot.
+io::PacketBuf* InterWorker::copy_redirected(const WorkerMessage& message) {
+  io::PacketBuf* first = nullptr;
+  io::PacketBuf* last = nullptr;
+  for (const io::PacketBuf* original = message.packet; original != nullptr;
+       original = next_of(*original, message)) {
+    io::PacketBuf* copy = copy_packet(*original);
+    if (copy == nullptr) {
+      io::release_chain(state_.memory, first);
+      state_.drop(Drop::kRxPoolLow);
+      return nullptr;
+    }
+    if (last == nullptr) {
+      first = copy;
+    } else {
+      last->next_slot = copy->slot;
+    }
+    last = copy;
+  }
+  return first;
+}
+
+/// The next packet of a chain. Its receiver does not touch it before the first is given back.
+const io::PacketBuf* InterWorker::next_of(const io::PacketBuf& original,
+                                          const WorkerMessage& message) const {
+  if (original.next_slot == io::PacketBuf::kNoSlot) return nullptr;
+  return state_.router.memory_of_receiver(message).rx_packet(original.next_slot);
+}
+
+/// Without what is chained to it. nullptr: no slot is free.
+io::PacketBuf* InterWorker::copy_packet(const io::PacketBuf& original) {
   io::PacketBuf* copy = state_.memory.alloc_rx();
   if (copy == nullptr || copy->tailroom < original.length) {
     if (copy != nullptr) state_.memory.release({&copy, 1});
-    state_.drop(Drop::kRxPoolLow);
     return nullptr;
   }
   std::memcpy(copy->data, original.data, original.length);
@@ -33,6 +62,8 @@ io::PacketBuf* InterWorker::copy_redirected(const io::PacketBuf& original) {
   copy->ip_checksum = original.ip_checksum;
   copy->l4_checksum = original.l4_checksum;
   copy->flow_hash = original.flow_hash;
+  copy->rest_bytes = original.rest_bytes;
+  copy->rest_slots = original.rest_slots;
   state_.stats.worker->copied_rx_bytes.add(original.length);
   return copy;
 }

@@ -4,7 +4,7 @@
 
 #include "stack/base/drop_reasons.h"
 #include "stack/base/ip_address.h"
-#include "stack/io/packet.h"
+#include "stack/io/packet_io.h"
 #include "stack/worker/control_replies.h"
 #include "stack/worker/neighbourhood.h"
 #include "stack/worker/packet_input.h"
@@ -31,7 +31,7 @@ class InterWorker {
   uint32_t find_connection(const FourTuple& tuple) { return state_.find_connection(tuple); }
   void on_redirected_packet(uint32_t conn, const WorkerMessage& message);
   void on_unclaimed_packet(io::PacketBuf* packet);
-  void on_returned_packet(io::PacketBuf* packet) { state_.memory.release({&packet, 1}); }
+  void on_returned_packet(io::PacketBuf* packet) { io::release_chain(state_.memory, packet); }
   void on_migrated_connection(const WorkerMessage& message);
   void on_neighbour_update(const WorkerMessage& message) {
     parts_.neighbourhood.on_update(message);
@@ -40,7 +40,9 @@ class InterWorker {
   void drop(Drop reason) { state_.drop(reason); }
 
  private:
-  io::PacketBuf* copy_redirected(const io::PacketBuf& original);
+  io::PacketBuf* copy_redirected(const WorkerMessage& message);
+  io::PacketBuf* copy_packet(const io::PacketBuf& original);
+  const io::PacketBuf* next_of(const io::PacketBuf& original, const WorkerMessage& message) const;
   bool may_migrate(uint32_t conn, const WorkerMessage& message);
   void migrate(uint32_t conn, const WorkerMessage& message);
   void refuse_migration(const FourTuple& tuple, const WorkerMessage::Migration& moved);

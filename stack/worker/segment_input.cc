@@ -27,15 +27,8 @@ bool is_lone_syn(wire::TcpFlags flags) {
 
 }  // namespace
 
-/// A super-packet is not redirected: its slots after the first are numbers in this worker's memory.
-/// The peer sends the bytes again, in packets of the MTU.
 PacketFate SegmentInput::redirect(io::PacketBuf* packet, const FourTuple& tuple,
                                   std::optional<SeqNum> syn_acked) {
-  if (packet->is_super_packet() && !state_.router.is_alone()) {
-    io::release_chain(state_.memory, packet);
-    state_.drop(Drop::kSuperPacketAway);
-    return PacketFate::kKept;
-  }
   switch (state_.router.redirect(packet, tuple, syn_acked)) {
     case ConnectionRouter::Redirected::kNotClaimed:
       return PacketFate::kUnused;
@@ -43,7 +36,7 @@ PacketFate SegmentInput::redirect(io::PacketBuf* packet, const FourTuple& tuple,
       state_.stats.worker->redirected_out.add(1);
       return PacketFate::kKept;
     case ConnectionRouter::Redirected::kNoRoom:
-      state_.memory.release({&packet, 1});
+      io::release_chain(state_.memory, packet);
       state_.drop(Drop::kRedirectFull);
       return PacketFate::kKept;
   }

@@ -24,6 +24,10 @@ uint32_t lent_slots_max(const WorkerConfig& config, uint32_t slot_bytes) {
                   config.connection.receive_buffer_bytes / slot_bytes);
 }
 
+uint32_t claims_max(const WorkerConfig& config) {
+  return config.rings == nullptr ? 1 : kClaimsPerConnection * config.engine.connections_max;
+}
+
 }  // namespace
 
 WorkerState::WorkerState(const WorkerConfig& worker_config, io::PacketMemory& packet_memory,
@@ -42,9 +46,7 @@ WorkerState::WorkerState(const WorkerConfig& worker_config, io::PacketMemory& pa
       router({.index = worker_config.index,
               .worker_count = worker_config.worker_count,
               .rings = worker_config.rings,
-              .claims_max = worker_config.rings != nullptr
-                                ? kClaimsPerConnection * worker_config.engine.connections_max
-                                : 1,
+              .claims_max = claims_max(worker_config),
               .key = derive_key(worker_config.secret, "connection router")}),
       listeners(worker_config.listeners_max),
       timers(worker_config.engine.connections_max),
@@ -68,6 +70,7 @@ WorkerState::WorkerState(const WorkerConfig& worker_config, io::PacketMemory& pa
                worker_config.contexts_max) {
   // At start only: who has colleagues shares with them what neighbours say.
   LYRE_CHECK((config.rings == nullptr) == (config.neighbour_board == nullptr));
+  if (config.rings != nullptr) config.rings->set_memory(config.index, packet_memory);
   ports.reserve(port_count);
   neighbours.set_users(accounts.user_count());
 }

@@ -125,6 +125,10 @@ class ConnectionRouter {
   void release_at_receiver(const WorkerMessage& message) {
     answer(message, WorkerMessage::Kind::kRelease);
   }
+  /// Where the packet of the message lies.
+  io::PacketMemory& memory_of_receiver(const WorkerMessage& message) const {
+    return options_.rings->memory_of(message.receiver);
+  }
   /// The connection of the packet moves to the worker that received it.
   void migrate_to_receiver(const WorkerMessage& message, const WorkerMessage::Migration& moved);
   /// Sends what a neighbour said to those others of `workers`, a set. A worker that misses it asks

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <variant>
+#include <vector>
 
 #include "stack/base/ip_address.h"
 #include "stack/base/mapped_array.h"
@@ -17,6 +18,10 @@
 #include "stack/link/ndp.h"
 #include "stack/wire/arp.h"
 #include "stack/worker/mailbox.h"
+
+namespace lyre::io {
+class PacketMemory;
+}
 
 namespace lyre::worker {
 
@@ -73,8 +78,8 @@ struct Doorbell {
 
 /// A ring from each worker of a daemon to each other one, and a ring to itself. The places of rings
 /// take memory when they are first used, from the node of the worker that fills them.
-/// Thread: ring(from, to) is filled by `from` and emptied by `to`; doorbells are set before the
-/// workers run.
+/// Thread: ring(from, to) is filled by `from` and emptied by `to`; doorbells and memories are set
+/// before the workers run.
 class InterWorkerRings {
  public:
   using Ring = Mailbox<WorkerMessage, kWorkerMessagesMax, LentPlaces<WorkerMessage>>;
@@ -83,7 +88,8 @@ class InterWorkerRings {
       : count_(worker_count),
         places_(size_t{worker_count} * worker_count * kWorkerMessagesMax),
         rings_(new Ring[size_t{worker_count} * worker_count]),
-        doorbells_(new Doorbell[worker_count]) {
+        doorbells_(new Doorbell[worker_count]),
+        memories_(worker_count) {
     WorkerMessage* next = places_.data();
     for (uint32_t from = 0; from < count_; ++from) {
       for (uint32_t to = 0; to < count_; ++to, next += kWorkerMessagesMax) {
@@ -97,6 +103,9 @@ class InterWorkerRings {
   Ring& ring(uint32_t from, uint32_t to) { return rings_[size_t{to} * count_ + from]; }
 
   void set_doorbell(uint32_t worker, const Doorbell& doorbell) { doorbells_[worker] = doorbell; }
+  /// `memory`: *borrowed*; that of the packets which `worker` receives.
+  void set_memory(uint32_t worker, io::PacketMemory& memory) { memories_[worker] = &memory; }
+  io::PacketMemory& memory_of(uint32_t worker) const { return *memories_[worker]; }
   /// Wakes a worker that was sent something, if it sleeps.
   void wake(uint32_t worker) {
     const Doorbell& doorbell = doorbells_[worker];
@@ -109,6 +118,7 @@ class InterWorkerRings {
   MappedArray<WorkerMessage> places_;  ///< those that one worker fills lie side by side
   std::unique_ptr<Ring[]> rings_;
   std::unique_ptr<Doorbell[]> doorbells_;
+  std::vector<io::PacketMemory*> memories_;
 };
 
 }  // namespace lyre::worker

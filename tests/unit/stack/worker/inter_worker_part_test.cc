@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 
 #include "stack/worker/handover_reader.h"
@@ -37,6 +38,36 @@ class InterWorkerPartTest : public ConnectedParts {
     const uint32_t opening = open();
     transmission.transmit();
     return opening;
+  }
+  /// The same, in the slots of the second worker, each of which holds kSlotBytes of it.
+  WorkerMessage redirected_in_slots(const Frame& frame) {
+    rings.set_memory(1, foreign_memory);
+    io::PacketBuf* first = chain_of(foreign_memory, frame);
+    return {.kind = Kind::kDeliver, .receiver = 1, .packet = first};
+  }
+  static io::PacketBuf* chain_of(io::sim::Memory& memory, const Frame& frame) {
+    io::PacketBuf* first = memory.alloc_rx();
+    io::PacketBuf* last = first;
+    for (size_t at = 0; at < frame.size(); at += kSlotBytes) {
+      if (at > 0) {
+        io::PacketBuf* next = memory.alloc_rx();
+        last->next_slot = next->slot;
+        last = next;
+        ++first->rest_slots;
+      }
+      last->length = static_cast<uint32_t>(std::min(kSlotBytes, frame.size() - at));
+      std::copy_n(frame.begin() + static_cast<ptrdiff_t>(at), last->length, last->data);
+    }
+    first->rest_bytes = static_cast<uint32_t>(frame.size()) - first->length;
+    first->l4_checksum = io::ChecksumVerdict::kGood;  // as of all that a port merges
+    return first;
+  }
+  Frame text_of(uint32_t receiving) {
+    Frame text;
+    while (const auto slice = announcements.take_received(receiving)) {
+      text.insert(text.end(), slice->bytes.begin(), slice->bytes.end());
+    }
+    return text;
   }
   SeqNum next_of(uint32_t opening) const { return state.engine.info(opening).send_next; }
   /// The next message to the second worker, claims of connections apart.
@@ -85,7 +116,9 @@ class InterWorkerPartTest : public ConnectedParts {
   }
   static FourTuple moving_tuple() { return {{kOwn, 40'000}, {kPeer.address, 90}}; }
 
+  static constexpr size_t kSlotBytes = 600;
   InterWorkerRings rings{2};
+  io::sim::Memory foreign_memory{{.rx_slots = 8}};
 
  private:
   Frame foreign_;
@@ -111,6 +144,36 @@ TEST_F(InterWorkerPartTest, WithoutASlotForTheCopyThePacketIsDroppedAndGivenBack
   EXPECT_FALSE(state.session(conn).has_readable);
   EXPECT_EQ(next_message(), Kind::kRelease);
   memory.release(taken);
+}
+
+// They were dropped: a connection that stayed where it was opened received next to nothing.
+TEST_F(InterWorkerPartTest, ARedirectedSuperPacketIsCopiedSlotBySlot) {
+  constexpr uint32_t kBytes = 1'500;
+  const uint32_t slots_free = memory.rx_slots_free();
+  const Frame frame = ip::tcp_frame(segment(conn, 0, kBytes));
+  inter_worker.on_redirected_packet(conn, redirected_in_slots(frame));
+  EXPECT_EQ(stats.copied_rx_bytes.get(), frame.size());
+  EXPECT_EQ(memory.rx_slots_free(), slots_free - 3);
+  EXPECT_EQ(text_of(conn), Frame(frame.end() - kBytes, frame.end()));
+  EXPECT_EQ(next_message(), Kind::kRelease);
+}
+
+TEST_F(InterWorkerPartTest, WithoutSlotsForAllOfASuperPacketItIsDroppedAndGivenBack) {
+  std::vector<io::PacketBuf*> taken;
+  while (memory.rx_slots_free() > 2) taken.push_back(memory.alloc_rx());
+  inter_worker.on_redirected_packet(conn,
+                                    redirected_in_slots(ip::tcp_frame(segment(conn, 0, 1'500))));
+  EXPECT_EQ(drops(Drop::kRxPoolLow), 1u);
+  EXPECT_EQ(memory.rx_slots_free(), 2u);
+  EXPECT_FALSE(state.session(conn).has_readable);
+  EXPECT_EQ(next_message(), Kind::kRelease);
+  memory.release(taken);
+}
+
+TEST_F(InterWorkerPartTest, ASuperPacketThatComesBackFreesAllItsSlots) {
+  const uint32_t slots_free = memory.rx_slots_free();
+  inter_worker.on_returned_packet(chain_of(memory, Frame(1'500)));
+  EXPECT_EQ(memory.rx_slots_free(), slots_free);
 }
 
 TEST_F(InterWorkerPartTest, AnOpenMovesToTheWorkerThatReceivedTheAnswer) {
