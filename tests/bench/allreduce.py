@@ -22,6 +22,7 @@ MTU = 1500
 # A process that only computes, at nice 0.
 COMPUTES = [sys.executable, "-c", "while True: pass"]
 SMALL = [8, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 512 << 10]
+AFTER_A_LARGE_ONE = [8, 4 << 10, 64 << 10, 512 << 10]
 LARGE = [1 << 20, 4 << 20, 16 << 20, 64 << 20]
 # NCCL has two channels for each peer by default, and 32 at most.
 CHANNELS = [2, 8, 32]
@@ -36,6 +37,10 @@ OTHERS = [("alone", []), ("beside one computing process", [None]),
 KERNEL_PORTS = {"AF_PACKET": functools.partial(DriverWire, "net_af_packet"),
                 "AF_XDP": functools.partial(DriverWire, "net_af_xdp"),
                 "TAP": TapWire}
+
+
+def time_us(bucket):
+    return bucket["time_ns"] / 1e3
 
 
 def large(bench):
@@ -56,9 +61,17 @@ def large_uncut(bench):
 
 
 def small(bench):
+    """In a row of all sizes; each size alone; and each right after a large one."""
     with Job(bench, SMALL, iterations=100) as job:
         for i, size in enumerate(SMALL):
-            job.add("small all-reduce", i, size, "us", lambda bucket: bucket["time_ns"] / 1e3)
+            job.add("small all-reduce", i, size, "us", time_us)
+    for size in SMALL:
+        with Job(bench, [size], iterations=300) as job:
+            job.add("small all-reduce, alone", 0, size, "us", time_us)
+    with Job(bench, [each for size in AFTER_A_LARGE_ONE for each in (1 << 20, size)],
+             iterations=50) as job:
+        for i, size in enumerate(AFTER_A_LARGE_ONE):
+            job.add("small all-reduce, after 1 MiB", 2 * i + 1, size, "us", time_us)
 
 
 def send_and_receive(bench):
@@ -69,15 +82,14 @@ def send_and_receive(bench):
         for sizes, iterations in EXCHANGED:
             with Job(bench, sizes, iterations, options=options) as job:
                 for i, size in enumerate(sizes):
-                    job.add(f"send and receive, {channels} channels", i, size, "us",
-                            lambda bucket: bucket["time_ns"] / 1e3)
+                    job.add(f"send and receive, {channels} channels", i, size, "us", time_us)
 
 
 def after_a_gap(bench):
     """Each after the ranks have rested, as they do while a GPU computes."""
     with Job(bench, AFTER_A_GAP, iterations=10, options=["--rest-ms", "50"]) as job:
         for i, size in enumerate(AFTER_A_GAP):
-            job.add("first after a gap", i, size, "us", lambda bucket: bucket["time_ns"] / 1e3)
+            job.add("first after a gap", i, size, "us", time_us)
 
 
 def beside_others(bench):
@@ -85,7 +97,7 @@ def beside_others(bench):
         for sizes, iterations in BESIDE:
             with Job(bench, sizes, iterations, computing=pinned_to) as job:
                 for i, size in enumerate(sizes):
-                    job.add(group, i, size, "us", lambda bucket: bucket["time_ns"] / 1e3)
+                    job.add(group, i, size, "us", time_us)
 
 
 def over_kernel_port(driver, wire, bench):
@@ -95,8 +107,7 @@ def over_kernel_port(driver, wire, bench):
         for sizes, iterations in BESIDE:
             with Job(bench, sizes, iterations, computing=pinned_to, wire=wire) as job:
                 for i, size in enumerate(sizes):
-                    job.add(f"over {driver}, {group}", i, size, "us",
-                            lambda bucket: bucket["time_ns"] / 1e3)
+                    job.add(f"over {driver}, {group}", i, size, "us", time_us)
 
 
 def has_services():
@@ -124,8 +135,7 @@ def as_services(bench):
         for sizes, iterations in BESIDE:
             with service_job(bench, sizes, iterations, computing=pinned_to) as job:
                 for i, size in enumerate(sizes):
-                    job.add(f"as services, {group}", i, size, "us",
-                            lambda bucket: bucket["time_ns"] / 1e3)
+                    job.add(f"as services, {group}", i, size, "us", time_us)
 
 
 def processor(bench):
