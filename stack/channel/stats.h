@@ -14,7 +14,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 20;
+inline constexpr uint32_t kStatsVersion = 21;
 /// Between two passes of a worker over its rows, while it has work. What a worker without work
 /// wrote last is still so.
 inline constexpr int64_t kStatsPeriodNs = 50'000'000;
