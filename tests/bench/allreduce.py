@@ -43,11 +43,14 @@ def time_us(bucket):
     return bucket["time_ns"] / 1e3
 
 
+def gb_per_s(bucket):
+    return bucket["bus_bits_per_s"] / 8e9
+
+
 def large(bench):
     with Job(bench, LARGE, iterations=3) as job:
         for i, size in enumerate(LARGE):
-            job.add("all-reduce", i, size, "GB/s bus",
-                    lambda bucket: bucket["bus_bits_per_s"] / 8e9)
+            job.add("all-reduce", i, size, "GB/s bus", gb_per_s)
 
 
 def large_uncut(bench):
@@ -56,8 +59,7 @@ def large_uncut(bench):
         return
     with Job(bench, LARGE, iterations=3, is_uncut=True) as job:
         for i, size in enumerate(LARGE):
-            job.add("64 KiB packets, all-reduce", i, size, "GB/s bus",
-                    lambda bucket: bucket["bus_bits_per_s"] / 8e9)
+            job.add("64 KiB packets, all-reduce", i, size, "GB/s bus", gb_per_s)
 
 
 def small(bench):
@@ -108,6 +110,13 @@ def over_kernel_port(driver, wire, bench):
             with Job(bench, sizes, iterations, computing=pinned_to, wire=wire) as job:
                 for i, size in enumerate(sizes):
                     job.add(f"over {driver}, {group}", i, size, "us", time_us)
+
+
+def over_packet_sockets_uncut(bench):
+    """With TSO on at both wires, for the kernel's TCP and for packets of Lyre's sockets."""
+    with Job(bench, LARGE, iterations=3, is_uncut=True, wire=KERNEL_PORTS["AF_PACKET"]) as job:
+        for i, size in enumerate(LARGE):
+            job.add("64 KiB packets, over AF_PACKET", i, size, "GB/s bus", gb_per_s)
 
 
 def has_services():
@@ -184,11 +193,14 @@ class Job:
 
     def __init__(self, bench, sizes, iterations, computing=(), options=(), is_uncut=False,
                  counts_processor=False, wire=None):
-        """`wire` makes one for Lyre in place of memif, from offloads and an MTU."""
+        """`wire` makes one for Lyre in place of memif, from offloads and an MTU. `is_uncut`: on
+        wires that carry 64 KiB packets."""
         self._bench, self._sizes, self._iterations = bench, sizes, iterations
         self._computing = computing
         self._options = list(options)
-        self._offloads, self._sections = (SUPER, SUPER_PACKETS) if is_uncut else (HONEST, TRUSTED)
+        self._offloads = SUPER if is_uncut else HONEST
+        # A port on packet sockets finds out by itself what its interface carries.
+        self._sections = SUPER_PACKETS if is_uncut and wire is None else TRUSTED
         self._counts_processor = counts_processor
         self._wire = wire
         self._reports = []
@@ -316,6 +328,7 @@ GROUPS = {
     "beside": beside_others,
     **{f"over {driver}": functools.partial(over_kernel_port, driver, port)
        for driver, port in KERNEL_PORTS.items()},
+    "64 KiB packets, over AF_PACKET": over_packet_sockets_uncut,
     "as services": as_services,
     "processor seconds a GiB": processor,
 }
