@@ -14,6 +14,7 @@ import contextlib
 import fnmatch
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -354,7 +355,8 @@ class Cell:
             witness.send_line("stream")
         # The text tells whose error it is, and the wait for it ends: no time is asserted.
         line = witness.await_answer("error")
-        if "ncclRemoteError" not in line or str(self.ranks[self.victim].process.pid) not in line:
+        names = [f"host {socket.gethostname()} ", str(self.ranks[self.victim].process.pid)]
+        if "ncclRemoteError" not in line or not all(name in line for name in names):
             raise Wrong(f"an error that does not say what and who: {line}")
         # Where the host lives, its daemon tells at once, before anybody's timeout.
         is_told = self.fault.startswith("process") and self.phase not in ("connect", "hello")

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "tests/adapter/link.h"
 
@@ -442,6 +443,30 @@ TEST(PeersDaemonStopped, CostsNoStream) {
     ::kill(pair->pid(1), SIGCONT);
     link.finish(request);
   });
+}
+
+// A host without a turn answers neither ARP, for which its peer asks three times in 3 s, nor SYNs.
+TEST(PeersDaemonStopped, BeforeTheFirstConnectionIsSurvived) {
+  const std::unique_ptr<DaemonPair> pair = own_daemons();
+  const RankBody body = [&](Rank& rank) {
+    Link link(rank, kAbi, Link::Unconnected{}, *pair);
+    link.exchange_handle();
+    rank.barrier();
+    std::jthread goes_on;
+    if (rank.index() == 0) {
+      stop_process(pair->pid(1));
+      goes_on = std::jthread([&] {
+        std::this_thread::sleep_for(std::chrono::seconds(6));
+        ::kill(pair->pid(1), SIGCONT);
+      });
+    }
+    link.connect();
+    work_some(rank, link);
+    link.close();
+  };
+  for (const RankEnd& end : run_ranks({body, body}, 120)) {
+    EXPECT_EQ(end.exit_status, 0) << end.stderr_text << pair->log_tail(0) << pair->log_tail(1);
+  }
 }
 
 }  // namespace
